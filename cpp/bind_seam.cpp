@@ -28,6 +28,13 @@ nb::dict opcodes() {
   PTO_OP(END_COND);
   PTO_OP(SET);
   PTO_OP(FAIL);
+  PTO_OP(PROCESS);
+  PTO_OP(END_PROCESS);
+  PTO_OP(SEND);
+  PTO_OP(END_SEND);
+  PTO_OP(RECEIVE);
+  PTO_OP(END_RECEIVE);
+  PTO_OP(RECEIVE_EACH);
   PTO_OP(TASK);
   PTO_OP(PARAM_CONST);
   PTO_OP(PARAM_LOOPVAR);
@@ -47,9 +54,12 @@ nb::dict opcodes() {
   PTO_OP(WORKSPACE);
   PTO_OP(COST);
   PTO_OP(KEY);
-  PTO_OP(PRIORITY);
+  PTO_OP(ORDER);
   PTO_OP(STREAM);
   PTO_OP(POOL);
+  PTO_OP(TURN);
+  PTO_OP(ADMIT);
+  PTO_OP(GROUP);
   PTO_OP(EXPR_END);
   PTO_OP(EXPR_CONST);
   PTO_OP(EXPR_REG);
@@ -103,6 +113,11 @@ void add_constants(nb::module_& module) {
   module.attr("ROLES") = roles;
   module.attr("AXIS_KINDS") = axis_kinds;
   module.attr("SYMBOL_KINDS") = symbol_kinds;
+  nb::dict channel_kinds;
+  channel_kinds["NONE"] = int(bytecode::ChannelKind::NONE);
+  channel_kinds["RING"] = int(bytecode::ChannelKind::RING);
+  channel_kinds["RENDEZVOUS"] = int(bytecode::ChannelKind::RENDEZVOUS);
+  module.attr("CHANNEL_KINDS") = channel_kinds;
   module.attr("OPCODES") = opcodes();
 }
 
@@ -126,7 +141,7 @@ void bind_options(nb::module_& module) {
   nb::enum_<sched::Ready>(module, "Ready")
       .value("OWN", sched::Ready::kOwn)
       .value("FIFO", sched::Ready::kFifo)
-      .value("PRIORITY", sched::Ready::kPriority);
+      .value("ORDERED", sched::Ready::kOrdered);
   nb::enum_<sched::WindowMode>(module, "WindowMode")
       .value("STALL", sched::WindowMode::kStall)
       .value("ABORT", sched::WindowMode::kAbort)
@@ -148,11 +163,15 @@ void bind_options(nb::module_& module) {
       .def_rw("window", &RunOptions::window)
       .def_rw("window_mode", &RunOptions::window_mode)
       .def_rw("batch", &RunOptions::batch)
-      .def_rw("interleaved", &RunOptions::interleaved)
+      .def_rw("turns", &RunOptions::turns)
+      .def_rw("in_flight", &RunOptions::in_flight)
       .def_rw("starts_per_second", &RunOptions::starts_per_second)
       .def_rw("streaming_bytes", &RunOptions::streaming_bytes)
       .def_rw("num_pools", &RunOptions::num_pools)
       .def_rw("pool_bounds", &RunOptions::pool_bounds)
+      .def_rw("pool_shares", &RunOptions::pool_shares)
+      .def_rw("pools_are_soft", &RunOptions::pools_are_soft)
+      .def_rw("balances", &RunOptions::balances)
       .def_rw("ready", &RunOptions::ready)
       .def_rw("start", &RunOptions::start)
       .def_rw("threshold", &RunOptions::threshold);

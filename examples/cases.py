@@ -7,6 +7,7 @@ import runpy
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -49,6 +50,13 @@ class _Recorder:
         options = ("workers", "trace")
         self.arguments = {key: copied(value) for key, value in values.items() if key not in options}
         self._program.run(**values)
+
+    def again(self) -> Run:
+        """Return the same run. Tensors that tasks write are zero, because tasks may write parts of them."""
+        blank = {
+            name: np.zeros_like(self.arguments[name]) for name in self.module.written & self.arguments.keys()
+        }
+        return Run(self.module, {**self.arguments, **blank})
 
 
 def copied(value: Any) -> Any:
@@ -94,15 +102,25 @@ def _decode_loop() -> Run:
     program = attn.program = _Recorder(attn.program)
     attn.plan(*cache.plan_arrays())
     attn.run(rng.standard_normal((3, module.Q_HEADS, module.DIM), np.float32), cache.data)
-    written = program.module.written & program.arguments.keys()
-    blank = {name: np.zeros_like(program.arguments[name]) for name in written}  # tasks write a part of it
-    return Run(program.module, {**program.arguments, **blank})
+    return program.again()
 
 
 def _tuned_decode() -> Run:
     module = importlib.import_module("examples.06_tuned_decode.tuned_decode")
     batch = module.make_batch(8, 2000)
     return Run(module.decode.trace().module, {**batch._asdict(), "O": np.zeros_like(batch.Q)})
+
+
+def _deepseek() -> Run:
+    model = importlib.import_module("examples.deepseek_v32.model")
+    config = importlib.import_module("examples.deepseek_v32.config").SMALL
+    weights = importlib.import_module("examples.deepseek_v32.reference").random_weights
+    rng = np.random.default_rng(0)
+    layer = model.Layer(config, model.pack(config, weights(rng, config)))
+    program = layer.program = _Recorder(layer.program)
+    hidden = rng.standard_normal((60, config.hidden), np.float32)
+    layer(hidden, [model.Chunk(0, 0, 50), model.Chunk(1, 0, 10)], model.Cache.of(config, 2, 64))
+    return program.again()
 
 
 def _llama() -> Run:
@@ -116,8 +134,15 @@ def _llama() -> Run:
 
 
 def _cookbook(name: str) -> Run:
-    names = runpy.run_path(str(HERE / "cookbook" / f"{name}.py"))
-    return Run(names["program"].module, names["arguments"])
+    runs: list[Run] = []
+
+    def recorded(program: Program, **values: Any) -> None:
+        runs.append(Run(program.module, {key: copied(value) for key, value in values.items()}))
+        program.run(**values)
+
+    with mock.patch.object(Program, "__call__", recorded):
+        runpy.run_path(str(HERE / "cookbook" / f"{name}.py"))
+    return runs[-1]
 
 
 def _softmax() -> Run:
@@ -152,6 +177,7 @@ def cases() -> Iterator[tuple[str, Callable[[], Run]]]:
     yield "06_tuned_decode/tuned_decode.py", _tuned_decode
     for path in sorted((HERE / "cookbook").glob("*.py")):
         yield f"cookbook/{path.name}", lambda name=path.stem: _cookbook(name)
+    yield "deepseek_v32/graphs.py", _deepseek
     yield "llama/workload.py", _llama
     yield "pto_programs/softmax.py", _softmax
     yield "pto_programs/bgemm.py", _bgemm

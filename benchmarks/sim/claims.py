@@ -5,8 +5,10 @@ Simulated time is deterministic: the tables of docs/simulation.md are what this 
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,7 @@ from pto_wsp import (
     InOut,
     Out,
     P,
-    ReadyPolicy,
     Schedule,
-    TaskWindow,
     Tensor,
     Tile,
     f32,
@@ -35,6 +35,10 @@ from pto_wsp.device.model import Device
 from pto_wsp.runtime.program import Program, compile_module
 from pto_wsp.simulation import SimulationReport, compare, get_device, report_of
 from pto_wsp.support.record import record, replace
+
+PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
+BEGIN = "<!-- claims: made by `python -m benchmarks.sim.claims --write` -->"
+END = "<!-- end of claims -->"
 
 TILES = 64
 """Tiles of the LLaMA layer: 3,584 tasks."""
@@ -119,19 +123,17 @@ def stages(
 
 def order() -> Claim:
     """Compare the order by kernel with the order by batch; claimed is 10 %."""
-    window = TaskWindow(8192)
-    variants = {
-        "all batches of a kernel first": ReadyPolicy.priority(lambda t: -t.kernel),
-        "all kernels of a batch first": ReadyPolicy.priority(lambda t: -t.b),
+    schedules = {
+        "all batches of a kernel first": Schedule().order_by(lambda t: t.kernel),
+        "all kernels of a batch first": Schedule().order_by(lambda t: t.b),
     }
-    schedules = {name: Schedule().task_graph(ready=ready, window=window) for name, ready in variants.items()}
     array = np.zeros((256, 8, 64, 256), np.float32)
     arrays: dict[str, Any] = {name: array.copy() for name in "XABY"}
     reports = compare(stages, schedules, device="ascend_910b_seed", **arrays).reports
     rows = [
         (name, f"{r.time_us:,.1f}", f"{r.hits:.0%}", f"{r.bytes['gm'] >> 20}") for name, r in reports.items()
     ]
-    return Claim("order of tasks", ("ready tasks start", "us", "regions in the cache", "MB of GM"), rows)
+    return Claim("Order of tasks", ("ready tasks start", "us", "regions in the cache", "MB of GM"), rows)
 
 
 # --- the LLaMA layer ---
@@ -181,7 +183,7 @@ def listed() -> Claim:
         cells = first_task_us(report), f"{report.time_us:,.1f}", remote_waits(report)
         rows.append((name, f"{size:,}", *cells))
     header = ("what the host sends", "bytes", "first task, us", "makespan, us", "remote waits")
-    return Claim("a list against bytecode", header, rows)
+    return Claim("A list against bytecode", header, rows)
 
 
 def dispatch_latency() -> Claim:
@@ -190,7 +192,7 @@ def dispatch_latency() -> Claim:
     for ns in (0, 140, 1000, 3000):
         _, report = layer(seed(dispatch=ns))
         rows.append((f"{ns / 1e3:g}", f"{report.time_us:,.1f}"))
-    return Claim("latency of a dispatch", ("until a core sees a task, us", "makespan, us"), rows)
+    return Claim("Latency of a dispatch", ("until a core sees a task, us", "makespan, us"), rows)
 
 
 def dispatchers() -> Claim:
@@ -203,7 +205,7 @@ def dispatchers() -> Claim:
             (f"{count}", f"{report.time_us:,.1f}", f"{made.time_us:,.1f}", f"{made.busy['vector']:.0%}")
         )
     header = ("dispatchers", "LLaMA layer, us", "10,000 short tasks, us", "vector cores busy")
-    return Claim("number of dispatchers", header, rows)
+    return Claim("Number of dispatchers", header, rows)
 
 
 @kernel
@@ -278,13 +280,23 @@ def planning() -> Claim:
     split = report_of(first).time_us + host_us + report_of(second).time_us
     rows = [("on the host, between two programs", f"{split:,.1f}")]
     rows.append(("on the dispatchers, at flush points", f"{report_of(whole).time_us:,.1f}"))
-    return Claim("where control is decided", ("the next tasks are decided", "makespan, us"), rows)
+    return Claim("Where control is decided", ("the next tasks are decided", "makespan, us"), rows)
+
+
+def tables() -> str:
+    """Return every claim as a table, as the page has them."""
+    return "\n\n".join(f"**{claim.title}**\n\n{claim}" for claim in claims())
 
 
 def main() -> None:
-    """Print every claim as a table."""
-    for claim in claims():
-        print(f"{claim.title}\n\n{claim}\n")
+    """Print the tables, or write them to the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help=f"write them to {PAGE.name}")
+    if not parser.parse_args().write:
+        print(tables())
+        return
+    before, after = PAGE.read_text("utf-8").split(BEGIN)[0], PAGE.read_text("utf-8").split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}", "utf-8")
 
 
 if __name__ == "__main__":

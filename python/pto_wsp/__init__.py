@@ -9,7 +9,7 @@ from pto_wsp.lang.kernel.kernel import kernel, lookup_kernel, ptoisa_kernel, reg
 from pto_wsp.lang.operands import Scalar, Tile
 from pto_wsp.lang.schedule.directives.deps import Deps
 from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
-from pto_wsp.lang.schedule.directives.pools import Pools
+from pto_wsp.lang.schedule.directives.pools import Pools, stage
 from pto_wsp.lang.schedule.directives.ready import ReadyPolicy
 from pto_wsp.lang.schedule.directives.start import StartPolicy
 from pto_wsp.lang.schedule.directives.stores import StorePolicy
@@ -17,9 +17,13 @@ from pto_wsp.lang.schedule.directives.timing import TimingPolicy
 from pto_wsp.lang.schedule.directives.trace import TracePolicy
 from pto_wsp.lang.schedule.directives.window import TaskWindow, WindowMode
 from pto_wsp.lang.schedule.schedule import Schedule
+from pto_wsp.lang.schedule.strategies import Strategies
+from pto_wsp.lang.workload.assumptions import assume, distinct
 from pto_wsp.lang.workload.axes import P
 from pto_wsp.lang.workload.broadcast import ALL
+from pto_wsp.lang.workload.channels import Channel
 from pto_wsp.lang.workload.group_by import group_by
+from pto_wsp.lang.workload.networks import network, process, replicate
 from pto_wsp.lang.workload.ragged import Ragged
 from pto_wsp.lang.workload.slots import (
     slot_bool,
@@ -48,6 +52,7 @@ from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i
 __all__ = [
     "ALL",
     "DYN",
+    "Channel",
     "CompareMode",
     "Constexpr",
     "Dense",
@@ -75,16 +80,19 @@ __all__ = [
     "Sparse",
     "StartPolicy",
     "StorePolicy",
+    "Strategies",
     "TaskWindow",
     "Tensor",
     "Tile",
     "TimingPolicy",
     "TracePolicy",
     "WindowMode",
+    "assume",
     "b1",
     "bf16",
     "combine",
     "compile_module",
+    "distinct",
     "empty",
     "f16",
     "f32",
@@ -95,12 +103,15 @@ __all__ = [
     "i64",
     "kernel",
     "lookup_kernel",
+    "network",
     "panel_cols",
     "parse",
+    "process",
     "pto",
     "ptoisa",
     "ptoisa_kernel",
     "registered_kernels",
+    "replicate",
     "sequential",
     "short_errors",
     "slot_bool",
@@ -112,6 +123,7 @@ __all__ = [
     "slot_set_i64",
     "slot_set_u64",
     "slot_u64",
+    "stage",
     "symbol_f32",
     "symbol_i64",
     "symbol_u64",

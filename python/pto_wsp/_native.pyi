@@ -16,6 +16,7 @@ ROLES: dict[str, int]
 OPCODES: dict[str, int]
 AXIS_KINDS: dict[str, int]
 SYMBOL_KINDS: dict[str, int]
+CHANNEL_KINDS: dict[str, int]
 
 class EngineError(Exception):
     """An error of the engine: `code` names it (kebab-case), `details` holds its facts."""
@@ -300,7 +301,7 @@ class Ready(enum.Enum):
 
     OWN = 0
     FIFO = 1
-    PRIORITY = 2
+    ORDERED = 2
 
 class WindowMode(enum.Enum):
     """What happens where the window has no room."""
@@ -341,11 +342,15 @@ class RunOptions:
         start: when the first task starts.
         threshold: how many tasks `Start.THRESHOLD` waits for.
         batch: number of tasks in a group; 0 = no groups.
-        interleaved: number of streams that take turns at a time; 0 = none.
+        turns: values that take turns at a time; 0 = none.
+        in_flight: values whose tasks may be in flight; 0 = any number.
         starts_per_second: bound on the tasks that start; 0 = no bound.
         streaming_bytes: least of a tensor that is stored past the caches; 0 = what they can hold.
         num_pools: pools that workers are in; 0 = any worker runs any task.
         pool_bounds: the first worker of each pool but the first; empty = equal pools.
+        pool_shares: proportions of the workers of pools; empty = the bounds decide.
+        pools_are_soft: whether a worker runs tasks of other pools where its own has none.
+        balances: whether the longest of the ready tasks starts first.
     """
 
     verifies: bool
@@ -362,11 +367,15 @@ class RunOptions:
     start: Start
     threshold: int
     batch: int
-    interleaved: int
+    turns: int
+    in_flight: int
     starts_per_second: int
     streaming_bytes: int
     num_pools: int
     pool_bounds: list[int]
+    pool_shares: list[int]
+    pools_are_soft: bool
+    balances: bool
 
 class Executable:
     """A validated program.
@@ -375,8 +384,17 @@ class Executable:
         EngineError: `bad-bytecode`, `bytecode-version`, `kernel-table-mismatch`.
     """
 
-    def __init__(self, bytecode: bytes, library: KernelLibrary, shared: Executable | None = None) -> None:
-        """Load a program; `shared` is the same under another schedule: `cancel` stops runs of both."""
+    def __init__(
+        self,
+        bytecode: bytes,
+        library: KernelLibrary,
+        shared: Executable | None = None,
+        walk: str | None = None,
+    ) -> None:
+        """Load a program; `shared` is the same under another schedule: `cancel` stops runs of both.
+
+        `walk` is the path of a library with the walk as generated source.
+        """
 
     def run(
         self,

@@ -51,10 +51,18 @@ class Assembler {
   static Expr mul(const Expr& a, const Expr& b) { return apply(Op::EXPR_MUL, {a, b}); }
 
   uint16_t tensor(DType dtype, const std::vector<int64_t>& dims, bool written = true, bool distinct = false) {
-    TensorDescriptor descriptor{dtype, uint8_t(dims.size()), uint8_t(written), uint8_t(distinct), {}, {}};
+    TensorDescriptor descriptor{dtype, uint8_t(dims.size()), uint8_t(written), uint8_t(distinct), {}, 0, {},
+                                {}};
     std::copy(dims.begin(), dims.end(), descriptor.dims);
     tensors_.push_back(descriptor);
     return uint16_t(tensors_.size() - 1);
+  }
+  /// The ring of a channel.
+  uint16_t ring(int64_t buffers, int64_t size, uint8_t scalars, ChannelKind kind = ChannelKind::RING) {
+    const uint16_t index = tensor(DType::i64, {buffers, size});
+    tensors_[index].channel = kind;
+    tensors_[index].scalars = scalars;
+    return index;
   }
   uint32_t size_symbol() {
     symbols_.push_back({SymbolKind::SIZE, DType::i64, {}});
@@ -85,6 +93,26 @@ class Assembler {
     open_.pop_back();
     code_[loop.pc].operand2 = uint32_t(code_.size());
     code_.push_back({Op::END_LOOP, 0, code_[loop.pc].operand1, loop.pc});
+  }
+
+  void process() {
+    open_.push_back({uint32_t(code_.size())});
+    emit(Op::PROCESS, 0, 0);
+  }
+  void end_process() {
+    const uint32_t begin = open_.back().pc;
+    open_.pop_back();
+    code_[begin].operand2 = uint32_t(code_.size());
+    emit(Op::END_PROCESS, 0, begin);
+  }
+  /// Begins a token that is sent or received, in registers from `reg` on.
+  void token(Op op, uint16_t reg, uint16_t ring) {
+    open_.push_back({uint32_t(code_.size())});
+    emit(op, reg, ring);
+  }
+  void end_token(Op op) {
+    emit(op, 0, open_.back().pc);
+    open_.pop_back();
   }
 
   /// A register that no axis owns.
@@ -127,9 +155,12 @@ class Assembler {
   void cost(const Expr& ns) { emit(Op::COST, 0, expression(ns)); }
   /// Which dispatcher: any number, or one below `limit`.
   void key(const Expr& key, uint16_t limit = 0) { emit(Op::KEY, limit, expression(key)); }
-  void priority(const Expr& priority) { emit(Op::PRIORITY, 0, expression(priority)); }
+  void order(const Expr& key, uint16_t number = 0) { emit(Op::ORDER, number, expression(key)); }
   void stream(const Expr& stream) { emit(Op::STREAM, 0, expression(stream)); }
+  void turn(const Expr& value) { emit(Op::TURN, 0, expression(value)); }
+  void admit(const Expr& value) { emit(Op::ADMIT, 0, expression(value)); }
   void pool(const Expr& pool) { emit(Op::POOL, 0, expression(pool)); }
+  void group(const Expr& group) { emit(Op::GROUP, 0, expression(group)); }
   void tile(uint16_t axis) { emit(Op::DIM_TILE, axis, 0); }
   void full() { emit(Op::DIM_FULL, 0, 0); }
   void emit(Op op, uint16_t operand1, uint32_t operand2) { code_.push_back({op, 0, operand1, operand2}); }
@@ -162,9 +193,9 @@ class Assembler {
 
   static bool names_expression(Op op) {
     return op == Op::PARAM_EXPR || op == Op::DIM_INDEX || op == Op::DIM_RANGE || op == Op::DIM_EXTENT ||
-           op == Op::DIM_ROWS || op == Op::WORKSPACE || op == Op::COST || op == Op::KEY ||
-           op == Op::PRIORITY || op == Op::STREAM || op == Op::POOL || op == Op::COND || op == Op::SET ||
-           op == Op::FAIL;
+           op == Op::DIM_ROWS || op == Op::WORKSPACE || op == Op::COST || op == Op::KEY || op == Op::ORDER ||
+           op == Op::STREAM || op == Op::TURN || op == Op::ADMIT || op == Op::POOL || op == Op::GROUP ||
+           op == Op::COND || op == Op::SET || op == Op::FAIL;
   }
 
   uint32_t expression(const Expr& expr) {

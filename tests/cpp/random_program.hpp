@@ -231,10 +231,13 @@ class Generator {
       emit(node.ios.back());
     }
     if (pick(0, 2) != 0) program_.key(number(around));
-    if (pick(0, 2) != 0) program_.priority(number(around));
+    if (pick(0, 2) != 0) program_.order(number(around));
+    if (pick(0, 2) != 0) program_.order(number(around), 3);
     if (pick(0, 2) != 0) {
       node.stream = number(around);
       program_.stream(node.stream);
+      program_.turn(node.stream);
+      program_.admit(number(around));
       program_.pool(node.stream);
     }
     for (const std::vector<uint32_t>& names : names_) {

@@ -81,7 +81,8 @@ sched::RunOptions random_options(std::mt19937_64& random) {
   options.ownership = sched::Ownership(chance(4) ? random() % 4 : 0);
   options.ready = sched::Ready(chance(4) ? random() % 3 : 0);
   options.streams = chance(4) ? sched::Streams::kByKey : sched::Streams::kOff;
-  options.interleaved = chance(8) ? random() % 3 : 0;
+  options.turns = chance(8) ? random() % 3 : 0;
+  options.in_flight = chance(8) ? random() % 3 : 0;
   options.num_pools = chance(8) ? uint32_t(random() % 4) : 0;
   options.window = chance(4) ? random() % 20 + 1 : sched::RunOptions::kWindow;
   options.start = chance(4) ? sched::Start::kAfterBuild : sched::Start::kImmediate;
@@ -163,9 +164,12 @@ Bytes rare_program() {
   p.workspace(p.mul(p.reg(k), p.constant(64)));
   p.cost(Assembler::apply(Op::EXPR_BITOR, {p.reg(k), six}));
   p.key(p.reg(k), 4);
-  p.priority(Assembler::apply(Op::EXPR_NEG, {p.reg(i)}));
+  p.order(Assembler::apply(Op::EXPR_NEG, {p.reg(i)}));
   p.stream(Assembler::apply(Op::EXPR_XOR, {p.reg(i), six}));
+  p.turn(p.reg(k));
+  p.admit(p.reg(i));
   p.pool(Assembler::apply(Op::EXPR_INVERT, {p.reg(k)}));
+  p.group(p.reg(k));
   p.end_cond();
   p.end();
   p.end();

@@ -477,13 +477,17 @@ TEST(row_sets_are_checked) {
   CHECK(with_tail([](assembler::Assembler& p) { p.workspace(assembler::Assembler::reg(0)); }) ==
         "bad-bytecode");
   CHECK(with_tail([](assembler::Assembler& p) {
-          p.cost(p.constant(1)), p.key(p.constant(1), 2), p.priority(p.constant(-1));
+          p.cost(p.constant(1)), p.key(p.constant(1), 2), p.order(p.constant(-1));
         }) == "none");
-  CHECK(with_tail([](assembler::Assembler& p) { p.priority(p.constant(1)), p.key(p.constant(1)); }) ==
+  CHECK(with_tail([](assembler::Assembler& p) { p.order(p.constant(1)), p.key(p.constant(1)); }) ==
         "bad-bytecode");
   CHECK(with_tail([](assembler::Assembler& p) {
-          p.priority(p.constant(1)), p.emit(bytecode::Op::PRIORITY, 1, 0);
-        }) == "bad-bytecode");
+          p.order(p.constant(1), 1), p.order(p.constant(2), 3), p.admit(p.constant(1));
+        }) == "none");
+  CHECK(with_tail([](assembler::Assembler& p) { p.order(p.constant(1), 3), p.order(p.constant(2), 1); }) ==
+        "bad-bytecode");
+  CHECK(with_tail([](assembler::Assembler& p) { p.order(p.constant(1), 4); }) == "bad-bytecode");
+  CHECK(with_tail([](assembler::Assembler& p) { p.emit(bytecode::Op::POOL, 1, 0); }) == "bad-bytecode");
 }
 
 TEST(a_task_may_not_write_the_indices_of_its_own_row_set) {

@@ -266,7 +266,7 @@ class Play {
   bool work(uint32_t slot) {
     const bool prefers_slices = !run_.is_ordered() && random_() % 2 == 0;
     const sched::Lanes lanes = run_.pools().lanes_of(slot);
-    if (prefers_slices && run_.run_slice(run_.worker(slot), lanes)) return true;
+    if (prefers_slices && run_.run_slice(run_.worker(slot), lanes, run_.pools().preferred(slot))) return true;
     const auto first = size_t(random_());
     for (size_t i = 0; i < dispatchers_.size(); ++i) {
       sched::Dispatcher& dispatcher = *dispatchers_[(first + i) % dispatchers_.size()];
@@ -275,7 +275,7 @@ class Play {
       dispatcher.lock.unlock();
       if (has_worked) return true;
     }
-    return !prefers_slices && run_.run_slice(run_.worker(slot), lanes);
+    return !prefers_slices && run_.run_slice(run_.worker(slot), lanes, run_.pools().preferred(slot));
   }
 
   std::mt19937_64 random_;
@@ -299,11 +299,13 @@ sched::RunOptions any_walk(std::mt19937_64& random, sched::RunOptions options, b
     for (uint32_t i = 1; i < options.dispatchers; ++i) options.bounds.push_back(i * (1 + random() % 30));
     std::sort(options.bounds.begin(), options.bounds.end());
   }
-  options.ready = one_of(random, {Ready::kOwn, Ready::kOwn, Ready::kFifo, Ready::kPriority});
+  options.ready = one_of(random, {Ready::kOwn, Ready::kOwn, Ready::kFifo, Ready::kOrdered});
   if (random() % 6 == 0) options.batch = 1 + random() % 20;
   if (random() % 6 == 0) options.num_pools = uint32_t(1 + random() % 3);
-  if (options.streams != sched::Streams::kOff && options.ready != Ready::kPriority && random() % 3 == 0)
-    options.interleaved = 1 + random() % 3;
+  options.pools_are_soft = options.num_pools != 0 && random() % 2 == 0;
+  options.balances = options.ready != Ready::kFifo && random() % 6 == 0;
+  if (options.ready != Ready::kFifo && random() % 4 == 0) options.turns = 1 + random() % 3;
+  if (random() % 6 == 0) options.in_flight = 1 + random() % 3;
   return options;
 }
 

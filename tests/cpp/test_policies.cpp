@@ -51,11 +51,14 @@ sched::RunOptions any_policies(uint64_t seed) {
     options.start = random() % 2 == 0 ? sched::Start::kAfterBuild : sched::Start::kThreshold;
   options.threshold = random() % 100;
   if (random() % 3 == 0) options.batch = 1 + random() % 20;
-  if (random() % 3 == 0 && options.streams != sched::Streams::kOff && options.ready == Ready::kOwn)
-    options.interleaved = 1 + random() % 3;
+  if (random() % 3 == 0 && options.ready != Ready::kFifo) options.turns = 1 + random() % 3;
+  if (random() % 3 == 0) options.in_flight = 1 + random() % 3;
   if (random() % 8 == 0) options.starts_per_second = 200000;
   options.num_pools = random() % 2 == 0 ? 0 : uint32_t(1 + random() % 4);
   if (options.num_pools == 3 && random() % 2 == 0) options.pool_bounds = {1, 2};
+  if (options.num_pools == 2) options.pool_shares = {1 + random() % 3, 2};
+  options.pools_are_soft = options.num_pools != 0 && random() % 2 == 0;
+  options.balances = options.ready != Ready::kFifo && random() % 3 == 0;
   options.jitter = random() % 3 == 0 ? 0 : seed;
   options.tracks = random() % 2 == 0;
   options.trace = random() % 4 == 0;
@@ -128,19 +131,20 @@ const ParamInfo kCountParams[] = {{Role::inout, DType::u64, 1, 0, {}, {1}}};
 const KernelInfo kCount[] = {{"count", count, kCountParams, 1, 0, 0, 1, Unit::any, {}}};
 const KernelLibrary kCountTable{kAbiVersion, 1, 43, kCount};
 
-TEST(turns_of_many_streams_do_not_overflow) {
-  int64_t last = 1;
-  for (const int64_t turn : {int64_t{0}, int64_t{1}, int64_t{1} << 23, int64_t{1} << 26}) {
-    for (const int64_t position : {int64_t{1}, int64_t{1} << 30}) {
-      const int64_t priority = sched::Turns::priority_of(turn, position);
-      CHECK(priority < last);
-      last = priority;
-    }
-  }
-  CHECK(sched::Turns::priority_of(INT64_MAX, INT64_MAX) == -INT64_MAX);
-}
-
 }  // namespace
+
+TEST(shares_of_workers_are_near_to_their_proportions) {
+  const auto divided = [](std::vector<uint64_t> shares, uint32_t workers) {
+    return sched::detail::divide(shares, workers);
+  };
+  using Bounds = std::vector<uint64_t>;
+  CHECK(divided({8, 16}, 24) == Bounds{8});
+  CHECK(divided({8, 16}, 3) == Bounds{1});
+  CHECK(divided({8, 16}, 2) == Bounds{1});
+  CHECK((divided({1, 100, 1}, 4) == Bounds{1, 3}));
+  CHECK((divided({1, 1, 1}, 2) == Bounds{1, 2}));
+  CHECK(divided({1, 2}, 1) == Bounds{0} || divided({1, 2}, 1) == Bounds{1});
+}
 
 TEST(owners_priorities_and_windows_keep_every_order) {
   seeds::for_seeds(5000, std::chrono::seconds(4),
@@ -156,12 +160,15 @@ TEST(options_that_contradict_each_other_are_named) {
       {"window", [](RunOptions& o) { o.window = 0; }},
       {"bounds", [](RunOptions& o) { o.bounds = {3, 2}; }},
       {"num_streams", [](RunOptions& o) { o.streams = sched::Streams::kInTurn; }},
-      {"interleaved", [](RunOptions& o) { o.interleaved = 1; }},
-      {"interleaved",
-       [](RunOptions& o) { o.interleaved = 1, o.streams = sched::Streams::kByKey, o.ready = Ready::kFifo; }},
+      {"turns", [](RunOptions& o) { o.turns = 1, o.ready = Ready::kFifo; }},
       {"num_pools", [](RunOptions& o) { o.num_pools = 9; }},
       {"pool_bounds", [](RunOptions& o) { o.num_pools = 3, o.pool_bounds = {1}; }},
       {"pool_bounds", [](RunOptions& o) { o.num_pools = 3, o.pool_bounds = {2, 1}; }},
+      {"pool_shares", [](RunOptions& o) { o.num_pools = 3, o.pool_shares = {2, 1}; }},
+      {"pool_shares", [](RunOptions& o) { o.num_pools = 2, o.pool_shares = {2, 1}, o.pool_bounds = {1}; }},
+      {"pool_shares", [](RunOptions& o) { o.num_pools = 2, o.pool_shares = {2, 0}; }},
+      {"pools_are_soft", [](RunOptions& o) { o.pools_are_soft = true; }},
+      {"balances", [](RunOptions& o) { o.balances = true, o.ready = Ready::kFifo; }},
   };
   for (const auto start : {sched::Start::kImmediate, sched::Start::kThreshold, sched::Start::kAfterBuild}) {
     const auto refused = [&](void (*change)(RunOptions&)) {

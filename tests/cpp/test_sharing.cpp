@@ -136,6 +136,18 @@ TEST(runs_find_that_sharing_gains_nothing) {
   CHECK(count_shared(measured, sharing, 160, 1100, 2000) > 140);
 }
 
+/// Cores that pass data to each other take longer for the bodies too, so those do not show what is lost.
+TEST(bodies_that_sharing_makes_longer_do_not_hide_that_it_gains_nothing) {
+  const Measured measured(400, 1200);
+  sched::Sharing sharing;
+  CHECK(count_shared(measured, sharing, 160, 800, 500) <= 160 / 16 + 3);
+  CHECK(measured.is_worth_sharing(sharing, 3));  // of other workers nothing is known
+  sharing.record(sharing.size_of_last(), true, 800);
+  CHECK(measured.is_worth_sharing(sharing, 3));
+  sharing.record(sharing.size_of_last(), true, 800);
+  CHECK(!measured.is_worth_sharing(sharing, 3));  // but what one worker takes is
+}
+
 TEST(one_run_does_not_decide_which_way_is_faster) {
   const Measured measured(1, 100);
   sched::Sharing sharing;

@@ -32,7 +32,7 @@ const ParamInfo kParams[] = {{Role::inout, DType::u64, 1, 0, {}, {1}}};
 const KernelInfo kKernels[] = {{"count", count, kParams, 1, 0, 0, 1, Unit::any, {}}};
 const KernelLibrary kTable{kAbiVersion, 1, 42, kKernels};
 
-/// P(i < n): count(X[i % elements]), with the priority i, the pool i % 2 and the stream i % 3.
+/// P(i < n): count(X[i % elements]), with the order key -i, the pool i % 2 and the stream i % 3.
 struct Tasks {
   explicit Tasks(int64_t n, int64_t elements) : x(size_t(elements)) {
     Assembler program(kTable);
@@ -44,8 +44,10 @@ struct Tasks {
     program.task(0);
     program.io(Role::inout, 0);
     program.range(modulo(elements), program.constant(1));
-    program.priority(Assembler::reg(i));
+    program.order(Assembler::apply(Op::EXPR_NEG, {Assembler::reg(i)}));
     program.stream(modulo(3));
+    program.turn(modulo(3));
+    program.admit(Assembler::apply(Op::EXPR_FLOORDIV, {Assembler::reg(i), program.constant(4)}));
     program.pool(modulo(2));
     program.end();
     bytes = program.bytes();
@@ -95,8 +97,8 @@ sched::RunOptions any_policies(std::mt19937_64& random) {
   options.ready = sched::Ready(random() % 3);
   options.streams = sched::Streams(random() % 3);
   options.num_streams = options.streams == sched::Streams::kInTurn ? 2 : 0;
-  if (options.streams != sched::Streams::kOff && options.ready == sched::Ready::kOwn)
-    options.interleaved = random() % 3;
+  if (options.ready != sched::Ready::kFifo) options.turns = random() % 3;
+  options.in_flight = random() % 3;
   options.batch = random() % 3 == 0 ? 1 + random() % 20 : 0;
   options.num_pools = uint32_t(random() % 3);
   return options;
@@ -123,7 +125,7 @@ TEST(completion_takes_its_time_between_workers) {
 TEST(priorities_decide_what_starts_first_in_a_graph) {
   Tasks apart(12, 12);
   sched::RunOptions options = after_build(1);
-  options.ready = sched::Ready::kPriority;
+  options.ready = sched::Ready::kOrdered;
   std::vector<uint64_t> expected(12);
   std::iota(expected.rbegin(), expected.rend(), 0);
   CHECK(apart.run(options).tasks() == expected);
@@ -157,9 +159,17 @@ TEST(batches_and_streams_of_a_graph_start_in_turn) {
   Times times = apart.run(options);
   CHECK_EQ(times.makespan, 30);
   for (const auto& start : times.starts) CHECK_EQ(start.time, int64_t(start.task / 4) * 10);
+  options = after_build(4);
+  options.in_flight = 2;  // of four tasks each
+  times = apart.run(options);
+  CHECK_EQ(times.makespan, 30);
+  options = after_build(12);
+  options.in_flight = 2;
+  times = apart.run(options);
+  CHECK_EQ(times.makespan, 20);
+  for (const auto& start : times.starts) CHECK_EQ(start.time, start.task < 8 ? 0 : 10);
   options = after_build(1);
-  options.streams = sched::Streams::kByKey;
-  options.interleaved = 2;  // streams 0 and 1 take turns, then stream 2 follows
+  options.turns = 2;  // values 0 and 1 take turns, then value 2 follows
   CHECK(apart.run(options).tasks() == (std::vector<uint64_t>{0, 1, 3, 4, 6, 7, 9, 10, 2, 5, 8, 11}));
 }
 

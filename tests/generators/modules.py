@@ -33,7 +33,7 @@ from pto_wsp.ir.scalar import (
     Var,
     element_dtype,
 )
-from pto_wsp.ir.schedule import Bounds, Count, Directives, Key
+from pto_wsp.ir.schedule import Bounds, Count, Directives, Key, Keys, Stage, Stages
 from pto_wsp.isa.attributes import CONSTANTS, EXTENTS, MODES, PLACES
 from pto_wsp.isa.forms import FormError, result_type
 from pto_wsp.isa.table import TABLE, Instruction
@@ -43,6 +43,7 @@ from pto_wsp.support.record import replace
 from pto_wsp.types import DTYPES, ScalarType, TensorType, TileType, ViewType, b1, f32, i32, i64
 from pto_wsp.types.dtype import DType
 from tests.generators.drawing import Draw
+from tests.generators.networks import random_network
 from tests.python.isa.operands import operand_shapes, operand_types
 
 Leaf = Callable[[DType], Expr | None]
@@ -489,14 +490,15 @@ def random_schedule(draw: Draw) -> Directives:
     found = []
     for directive in DIRECTIVES.values():
         policy = draw.choice([*directive.policies.values()])
-        values = {Key: draw.choice(keys), Bounds: (4, 9)}
+        values = {Key: draw.choice(keys), Bounds: (4, 9), Keys: (draw.choice(keys), keys[0])}
+        values[Stages] = (Stage(("attend",), 3), Stage(("index", "sort"), 1))
         values[Count] = draw.choice([8, *(p.least for p in policy.takes if isinstance(p, Count))])
         found.append(directive(policy.name, **{p.field: values[type(p)] for p in policy.takes}))
     return Directives(found)
 
 
 def random_module(draw: Draw) -> Module:
-    """Return a module of a few kernels and workloads."""
+    """Return a module of a few kernels and workloads, or a network that can be run."""
     kernels: list[k.KernelFunction] = []
     for number in range(draw.randrange(1, 5)):
         callees = [f for f in kernels if f.body is not None and f.block_dim == 1]
@@ -504,6 +506,8 @@ def random_module(draw: Draw) -> Module:
     workloads: list[w.WorkloadFunction] = []
     for number in range(draw.randrange(4)):
         workloads.append(WorkloadWriter(draw, f"workload_{number}", kernels, workloads[:]).write())
+    if not workloads and draw.random() < 0.2:
+        return random_network(draw)
     names = [f.name for f in (*kernels, *workloads)]
     return Module(
         draw.choice(("m", "a module", "", "ä-1")), tuple(kernels), tuple(workloads), draw.choice(("", *names))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pto_wsp.errors import BadKey, UnsupportedByTarget
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import ArgExtent, Binary, Const, Expr, TaskIndex, TaskKernel, binary
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
-from pto_wsp.ir.workload import Loop, walk_nodes
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key, Keys, Stage, Stages
+from pto_wsp.ir.workload import Loop, Task, walk_nodes
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.lower.task_keys import TaskKeys
 from pto_wsp.targets.base import Enforced
@@ -27,6 +27,8 @@ COUNTS = {
     "timing": (1, 2, 7, 1000),
     "pools": (0, 1, 2),
     "stores": (0, 1),
+    "interleave": (1, 2, 5),
+    "concurrent": (1, 2, 5),
 }
 RATE = 10**5
 
@@ -39,12 +41,19 @@ def schedules(draw: st.DrawFn, module: Module) -> Directives:
         enforced = [
             name
             for name, policy in kind.policies.items()
-            if isinstance(support("cpu", policy), Enforced) and name not in WITHOUT_RESULTS
+            if isinstance(support("cpu", policy), Enforced)
+            and name not in WITHOUT_RESULTS
+            and (len(called(module)) > 1 or not any(isinstance(p, Stages) for p in policy.takes))
         ]
         having = schedule.having(draw(directives(kind, draw(st.sampled_from(enforced)), module)))
-        if all(has_key(module, d.key_expr) for d in having if d.key_expr) and is_supported(having, module):
+        if all(has_key(module, key) for d in having for key in d.key_exprs) and is_supported(having, module):
             schedule = having
     return schedule
+
+
+def called(module: Module) -> list[str]:
+    """Return the kernels that tasks call."""
+    return sorted({node.kernel for node in walk_nodes(module.entry_workload.body) if isinstance(node, Task)})
 
 
 @st.composite
@@ -59,6 +68,14 @@ def directives(draw: st.DrawFn, kind: type[Directive], name: str, module: Module
             case Bounds(most_parts=most):
                 bounds = sorted(draw(st.sets(st.integers(0, 99), min_size=1)))
                 fields["bounds"] = tuple(bounds[: min(8, most - 1)])
+            case Stages(most=most):
+                names = draw(st.permutations(called(module)))
+                parts = draw(st.integers(2, min(most, len(names))))
+                fields["stages"] = tuple(
+                    Stage(tuple(names[part::parts]), draw(st.integers(1, 3))) for part in range(parts)
+                )
+            case Keys(most=most):
+                fields["keys"] = tuple(draw(st.lists(keys(module), min_size=1, max_size=most)))
             case Key():
                 key = draw(keys(module))
                 is_number = name == "dispatch_by"

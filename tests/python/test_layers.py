@@ -32,6 +32,7 @@ ORDER = (
     ("planner",),
     ("passes",),
     ("lower",),
+    ("prove",),
     ("lang",),
     ("builder",),
     ("text",),

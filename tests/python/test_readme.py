@@ -86,6 +86,8 @@ BEFORE = {
     "adding_a_pass": "from pto_wsp import parse\nfrom tests.python.builder.softmax import softmax_module\n"
     "module = parse(str(softmax_module()))\n",
     "advice": "",
+    "processes": "",
+    "simulation": "",
     "architecture": """
 from pto_wsp import DYN, In, Out, P, Tensor, f32, kernel, pto, workload
 
@@ -123,7 +125,7 @@ prepare_the_next_batch = lambda: None
 }
 """What the programs of a page take for granted."""
 
-OF_THEIR_OWN = {"cookbook", "errors", "tutorial"}
+OF_THEIR_OWN = {"cookbook", "errors", "proofs", "tutorial"}
 """Pages whose programs other tests run."""
 
 

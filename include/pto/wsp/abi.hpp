@@ -61,7 +61,7 @@ struct View {
   int64_t shape[kMaxViewRank];
   int64_t stride[kMaxViewRank];
   const int32_t* rows;  ///< row-index list of a row set, shape[0] long, or null
-  /// Whether what is stored should go past the caches: no task reads it, and they could not hold it.
+  /// Whether stores should bypass the caches: no task reads the elements, and the caches cannot hold them.
   /// The kernel's streaming stores are visible to all threads before it returns.
   bool streams = false;
 };
@@ -87,19 +87,19 @@ struct Printed {
   int64_t stride;  ///< elements between the rows of a tile
 };
 
-/// Most numbers that a failed check keeps.
+/// The largest number of values that a failed check keeps.
 inline constexpr int kMaxCheckValues = 24;
 
-/// What a kernel returns that has ended because its run shall end.
+/// The result of a kernel that stopped because its run must end.
 inline constexpr int32_t kStopped = -1;
 
 struct TaskContext;
 
-/// What a running kernel asks the engine and tells it. One thread uses a monitor at a time.
+/// The connection of a running kernel to the engine. One thread uses a monitor at a time.
 struct Monitor {
   const uint64_t* ticks;  ///< changes at times when the kernel should ask
   uint64_t seen_ticks;    ///< `*ticks` when the kernel asked last; the engine sets it
-  /// Whether the run shall end: the kernel then returns kStopped as soon as it can.
+  /// Whether the run must end. The kernel then returns kStopped as soon as possible.
   bool (*is_stopped)(Monitor* monitor);
   /// Prints parts, with spaces between them, as one piece that names the kernel and the task.
   void (*print)(Monitor* monitor, const TaskContext* context, const char* kernel, const Printed* parts,
@@ -107,7 +107,7 @@ struct Monitor {
   int64_t values[kMaxCheckValues];  ///< what the failed check found; of floats the bits of an f32
 };
 
-/// What a running task may know about its surroundings.
+/// The environment of a running task.
 struct TaskContext {
   void* scratch;             ///< KernelInfo::scratch_bytes bytes, kScratchAlign-aligned, contents undefined
   void* workspace;           ///< what the task asked for, kScratchAlign-aligned, contents undefined; or null

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the runs of a program share, and how a run begins and ends.
+/// The shared state of the runs of a program, and the begin and end of a run.
 #pragma once
 
 #include <algorithm>
@@ -27,14 +27,17 @@ namespace pto::wsp {
 
 namespace detail {
 
-/// What the runs of a program share. Runs are prepared one at a time; several may be under way.
+/// The shared state of the runs of a program. Runs are prepared one at a time; several may be in progress.
 class Core {
  public:
   /// \param other  the same program under another schedule, or null
-  Core(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library, const Core* other)
-      : code_(std::make_shared<Code>(Code{std::move(library), {}})),
+  /// \param walk  the walk as generated source, or null
+  Core(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library, const Core* other,
+       std::shared_ptr<const walk::WalkFn> walk = nullptr)
+      : code_(std::make_shared<Code>(Code{std::move(library), std::move(walk), {}})),
         identity_(other != nullptr ? other->identity_ : std::make_shared<char>()) {
     code_->program = bytecode::load_program(bytecode, size, *code_->library);
+    if (code_->walk != nullptr) code_->program.walk = *code_->walk;
   }
 
   const bytecode::Program& program() const { return code_->program; }
@@ -48,7 +51,8 @@ class Core {
     std::shared_ptr<sched::Crew> crew;
     int64_t start_ns = 0, start_ticks = 0;
     size_t sharing_size = 0;
-    bool is_checked_late = false;  ///< flush points decide what runs: what it states is checked at the end
+    bool is_checked_late =
+        false;  ///< flush points decide which tasks exist, so its statements are checked at the end
   };
 
   /// The arguments of a run. Elements that decide what runs are read now.
@@ -63,6 +67,8 @@ class Core {
   void begin(Launch& launch, bind::Arguments arguments, Flight& flight) {
     const Turn turn(*this, flight, launch.options.is_interrupted);
     sched::RunOptions& options = launch.options;
+    options.is_network = code_->program.is_network();
+    if (options.is_network) check_network_options(options);
     prepare(arguments, options, flight);
     if (options.may_be_alone()) divide(launch);
     launch.prepared = prepared_;
@@ -93,8 +99,8 @@ class Core {
                          simulation);
   }
 
-  /// What a run did that is done. Throws why it ended early: its crew is dropped then, since its state names
-  /// moments that will never come.
+  /// Returns the result of a run that is done. Throws if it ended early. Its crew is then dropped, because
+  /// its state contains names that are never reached.
   RunResult finish(Launch& launch, const Flight& flight) {
     sched::Crew& crew = *launch.crew;
     sched::Run& run = crew.run();
@@ -128,16 +134,17 @@ class Core {
  private:
   struct Code {
     std::shared_ptr<const KernelLibrary> library;
+    std::shared_ptr<const walk::WalkFn> walk;
     bytecode::Program program;
   };
 
-  /// What a plan refers to.
+  /// The owners of the objects that a plan refers to.
   struct Owned {
     std::shared_ptr<Code> code;
     std::shared_ptr<bind::DecidingElements> deciding;
   };
 
-  /// What of the options shapes a plan.
+  /// The options that a plan depends on.
   struct Shape {
     uint32_t workers = 0;
     bool is_tracked = false;
@@ -160,11 +167,11 @@ class Core {
     launch.sharing_size = sharing_.size_of_last();
   }
 
-  /// Makes `prepared_` fit the arguments, keeping it when nothing that shapes a plan has changed.
+  /// Prepares a plan for the arguments. Keeps the last one if nothing that it depends on has changed.
   void prepare(const bind::Arguments& arguments, const sched::RunOptions& options, const Flight& flight) {
     const Shape shape{
         options.workers,
-        !options.is_in_order(),
+        !options.is_in_order() && !options.is_network,
         options.cuts_units() || options.is_simulated,
         options.streams != sched::Streams::kOff,
         options.window_mode == sched::WindowMode::kBenchmark,
@@ -179,16 +186,29 @@ class Core {
     bytecode::look_at_rows(plan);
     check_regions(plan, options, flight);
     if (costs_ == nullptr) costs_ = std::make_shared<sched::SiteCosts>(plan.sites.size());
-    sched::Marks marks = sched::mark_units(plan, options.workers, shape.cuts_units);
+    sched::Marks marks;
+    std::vector<uint32_t> guesses(plan.sites.size());
+    if (!options.is_network) {
+      marks = sched::mark_units(plan, options.workers, shape.cuts_units);
+      guesses = sched::guess_costs(plan, options.workers);
+    }
     bytecode::choose_streamed(plan, shape.streaming_bytes);
     if (shape.is_benchmark) replace_bodies(plan);
-    std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
     const auto owner = std::make_shared<Owned>(Owned{code_, arguments.deciding});
     prepared_.reset(
         new sched::Prepared{owner, std::move(plan), std::move(marks), costs_, std::move(guesses), {}});
     if (shape.is_tracked) summarize_units(*prepared_, shape);
     shape_ = shape;
     deciding_ = arguments.deciding;
+  }
+
+  /// Tasks of a network have no common program order, which these options need.
+  static void check_network_options(const sched::RunOptions& options) {
+    const bool needs_order = options.trace || options.verifies || options.tracks ||
+                             options.checks_iterations || options.checks_edges || options.keeps_graph() ||
+                             options.is_scheduled() || options.cuts_units() ||
+                             options.streams != sched::Streams::kOff;
+    if (needs_order) throw EngineError("order-of-network", "an option needs one program order of all tasks");
   }
 
   static void summarize_units(sched::Prepared& prepared, const Shape& shape) {
@@ -208,7 +228,7 @@ class Core {
     if (!bytecode::check_regions(plan, is_stopped)) throw InFlight::cancelled();
   }
 
-  /// Checks what the program states. Edges that suffice for a plan are not looked at again.
+  /// Checks the statements of the program. Edges that suffice for a plan are not checked again.
   void check_statements(const Launch& launch, const std::vector<int64_t>& flushed, const Flight& flight) {
     const sched::RunOptions& options = launch.options;
     sched::Lookout lookout(options.is_interrupted);
@@ -233,7 +253,7 @@ class Core {
     return is_same;
   }
 
-  /// One thread at a time changes what runs share.
+  /// Lets one thread at a time change the shared state.
   class Turn {
    public:
     Turn(Core& core, const Flight& flight, InFlight::Question is_interrupted) : core_(core) {
@@ -291,7 +311,7 @@ class Core {
     result.graph_bytes = graph_->num_bytes();
   }
 
-  /// Engine state that no thread is inside: warm memory, and hazard maps full of names that have passed.
+  /// Returns an idle crew, with warm memory and hazard maps whose names are all reached.
   std::shared_ptr<sched::Crew> take_crew() {
     for (size_t i = 0; i < crews_.size(); ++i) {
       if (!crews_[i]->is_idle()) continue;
@@ -308,7 +328,7 @@ class Core {
     throw EngineError(*failure.error);
   }
 
-  /// Finds the task again by expanding: nothing is kept per task.
+  /// Finds the task by another walk, because nothing is stored per task.
   static EngineError task_error(Launch& launch, const sched::Failure& failure) {
     const bytecode::Plan& plan = launch.prepared->plan;
     bytecode::Replay replay(plan, launch.crew->run().flushed().values());
@@ -383,16 +403,16 @@ class Core {
 
   std::shared_ptr<Code> code_;
   std::shared_ptr<char> identity_;
-  InFlight::Turn turn_;  ///< guards what follows
+  InFlight::Turn turn_;  ///< guards the following members
   std::shared_ptr<sched::Prepared> prepared_;
-  std::shared_ptr<bind::DecidingElements> deciding_;  ///< that `prepared_` was made for
+  std::shared_ptr<bind::DecidingElements> deciding_;  ///< of the arguments of `prepared_`
   Shape shape_;
   std::shared_ptr<sched::SiteCosts> costs_;
   sched::Sharing sharing_;
   std::vector<std::shared_ptr<sched::Crew>> crews_;
   std::shared_ptr<sched::KeptGraph> graph_;
   uint64_t graph_of_ = 0;              ///< number of its plan
-  sched::PolicyOptions graph_policy_;  ///< that it was built for
+  sched::PolicyOptions graph_policy_;  ///< policies of its build
   uint64_t edges_suffice_for_ = 0;     ///< number of a plan
 };
 

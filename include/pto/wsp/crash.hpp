@@ -2,8 +2,8 @@
 /// \file
 /// A crash inside a hand-written kernel names the kernel and the task before the process dies.
 ///
-/// Signals of crashes are handled only while a run of a library with such kernels is under way; the
-/// earlier handlers are called afterwards. The handler itself calls nothing but write, sigaction and raise.
+/// Crash signals are handled only while a run of a library with such kernels is in progress. The previous
+/// handlers run afterwards. The handler itself calls nothing but write, sigaction and raise.
 #pragma once
 
 #include <signal.h>
@@ -74,13 +74,13 @@ inline void handle_crash(int number, siginfo_t* info, void*) {
     }
     sigaction(number, &earlier_actions[i], nullptr);
   }
-  // A faulting instruction faults again when this returns; what was sent is sent again.
+  // A faulting instruction faults again after the return; a sent signal is sent again.
   if (info->si_code <= 0) raise(number);
 }
 
 }  // namespace detail
 
-/// While one lives, crashes in hand-written kernels are reported.
+/// While an instance lives, crashes in hand-written kernels are reported.
 class CrashWatch {
  public:
   CrashWatch() {

@@ -16,7 +16,7 @@
 
 namespace pto::wsp {
 
-/// A run under way. Its arrays must stay where they are, and must not be used otherwise, until it is done.
+/// A run in progress. Its arrays must not move, and must not be used elsewhere, until it is done.
 class SubmittedRun {
  public:
   /// Cancels the run, and waits until no task runs.
@@ -27,8 +27,8 @@ class SubmittedRun {
   /// Its number in this process, from 1 on.
   uint64_t number() const { return flight_.number(); }
 
-  /// Lends the calling thread to the run until that is done, and returns what it did. Any thread may call
-  /// this, any number of times. Throws `kernel-failed`, what Worker::run throws, `run-cancelled`, `stuck`,
+  /// Lends the calling thread to the run until it is done, and returns the result. Any thread may call this,
+  /// any number of times. Throws `kernel-failed`, what Worker::run throws, `run-cancelled`, `stuck`,
   /// `out-of-memory`, `nested-run` or `run-in-flight-at-fork`, and, with the detail `late`, what the checks
   /// throw that only the end of a run allows.
   RunResult& wait() {
@@ -51,7 +51,7 @@ class SubmittedRun {
  private:
   friend class Executable;
 
-  /// This thread works for a run.
+  /// Marks that this thread works for a run.
   struct Inside {
     Inside() { sched::is_inside_run() = true; }
     ~Inside() { sched::is_inside_run() = false; }
@@ -71,7 +71,7 @@ class SubmittedRun {
     bind::Arguments arguments = core_->bind(arrays, symbols, flight_, is_interrupted);
     const bool has_waited = InFlight::instance().add(flight_, is_interrupted);
     is_in_flight_ = true;
-    // The run that was waited for may have written what decides.
+    // The run before may have written deciding elements.
     if (has_waited) arguments = core_->bind(arrays, symbols, flight_, is_interrupted);
     core_->begin(launch_, std::move(arguments), flight_);
     crew_ = launch_.crew;
@@ -125,10 +125,12 @@ class Executable {
   /// Validates `bytecode` against the library. Throws `bad-bytecode`, `bytecode-version` or
   /// `kernel-table-mismatch`. `other`, which may be null, is the same program under another schedule: both
   /// are cancelled together, and calls of both wait for each other.
+  /// `walk`, which may be null, is generated source of the same workload.
   Executable(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library,
-             const Executable* other = nullptr)
+             const Executable* other = nullptr, std::shared_ptr<const walk::WalkFn> walk = nullptr)
       : core_(std::make_shared<detail::Core>(bytecode, size, std::move(library),
-                                             other != nullptr ? other->core_.get() : nullptr)) {}
+                                             other != nullptr ? other->core_.get() : nullptr,
+                                             std::move(walk))) {}
 
   const bytecode::Program& program() const { return core_->program(); }
 

@@ -16,7 +16,7 @@ inline const int forks_are_counted = pthread_atfork(nullptr, nullptr, [] { ++num
 }  // namespace detail
 
 /// Number of forks between the first process and this one. Threads of a process with another number do not
-/// exist here, and what they have locked stays locked.
+/// exist here, and their locks stay locked.
 inline uint64_t num_forks() { return detail::num_forks.load(std::memory_order_relaxed); }
 
 }  // namespace pto::wsp

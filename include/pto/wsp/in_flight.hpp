@@ -21,11 +21,11 @@
 
 namespace pto::wsp {
 
-/// What other runs must know of one that is not finished.
+/// The facts about an unfinished run that other runs need.
 class Flight {
  public:
   /// \param program  identifies what runs: a call waits for another call of the same program
-  /// \param arrays   one per tensor; they stay where they are until the flight has landed
+  /// \param arrays   one per tensor; they must not move until the run is done
   Flight(const void* program, bool is_call, const std::vector<bind::ArrayRef>& arrays,
          const std::vector<bytecode::TensorDescriptor>& tensors)
       : program_(program), is_call_(is_call), arrays_(arrays), tensors_(tensors) {}
@@ -211,8 +211,7 @@ class InFlight {
         .with_int("thread", conflict.other->is_call_ ? int64_t(conflict.other->thread_) : 0);
   }
 
-  /// Runs of the parent are not under way in a forked child, and their state is whatever it was. The lock is
-  /// held.
+  /// Runs of the parent do not exist in a forked child. Their state is undefined, and the lock is held.
   void forget_after_fork() {
     new (&changed_) std::condition_variable;
     for (const Flight* flight : flights_) {

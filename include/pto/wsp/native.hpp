@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What hand-written kernels share with the engine: why one failed, and which one a thread is in.
+/// The interface of hand-written kernels to the engine: failures, and the kernel that a thread is in.
 ///
 /// A library with such kernels exports `pto_wsp_native_kernels` besides its table. C++17, and free of C++
 /// standard headers as abi.hpp is.

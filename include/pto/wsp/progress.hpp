@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Names of moments, how far a run has come, and the one wait primitive.
+/// Names of moments, the progress of a run, and the one wait primitive.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +19,10 @@ namespace pto::wsp::sched {
 /// Lines shared between threads are this far apart: two cache lines, because neighbours are fetched in pairs.
 inline constexpr size_t kLineBytes = 128;
 
-/// Names a moment. Program order is cut into numbered slices, and the name of a task is the moment at which
-/// it and those before it in its slice are complete. A moment that has passed stays passed: numbers grow over
-/// all runs of an engine state. Names of tasks compare as program order does; the others are below them.
+/// A name is a moment that a task can wait for. Program order is cut into numbered slices. The name of a task
+/// is the moment at which it and the earlier tasks of its slice are complete. A moment that has passed stays
+/// passed, because numbers grow over all runs of an engine state. Names of tasks compare like program order.
+/// All other names are below them.
 ///
 /// | bits 63, 62 | bits below | moment |
 /// |---|---|---|
@@ -38,7 +39,7 @@ inline constexpr int kGroupBits = 54;
 inline constexpr uint64_t kGroupMask = (uint64_t{1} << kGroupBits) - 1;
 
 constexpr Name task_name(uint64_t slice, uint64_t tasks) { return kTaskName | slice << kTaskBits | tasks; }
-/// The moment at which a slice is complete, however many tasks it has.
+/// The moment at which a slice is complete, for any number of tasks.
 constexpr Name complete_name(uint64_t slice) { return task_name(slice, kTaskMask); }
 constexpr Name watermark_name(uint64_t slices) { return slices; }
 constexpr Name group_name(uint32_t line, uint64_t slices) {
@@ -56,20 +57,20 @@ static_assert(kMaxSliceTasks < kTaskMask);
 /// The largest number of live slices.
 inline constexpr uint64_t kMaxLiveSlices = 8192;
 
-/// Loops with barriers that are this deep inside each other share nothing; of the instances of one depth, so
-/// many do not wait for each other.
+/// Group lines per nesting depth. Instances of barrier loops at one depth that use different lines do not
+/// wait for each other.
 inline constexpr uint32_t kGroupsPerDepth = 16;
 inline constexpr uint32_t kNumGroupLines = bytecode::kMaxLoopDepth * kGroupsPerDepth;
 static_assert(kNumGroupLines <= 256);
 
-/// A count of slices, or strands, that are complete: all with smaller numbers are.
+/// A number below which all slices or strands are complete.
 class Watermark {
  public:
   uint64_t value() const { return value_.load(std::memory_order_acquire); }
   /// \pre no thread uses it
   void reset() { value_.store(0, std::memory_order_relaxed); }
 
-  /// Moves it over what is complete, unless another thread does so now. Returns the value.
+  /// Advances it over complete slices, unless another thread does so now. Returns the value.
   template <class IsComplete>
   uint64_t advance(IsComplete is_complete) {
     if (!lock_.try_lock()) return value();
@@ -86,7 +87,7 @@ class Watermark {
   alignas(kLineBytes) std::atomic<uint64_t> value_{0};
 };
 
-/// How far an engine state has come. Any thread reads; the worker that runs a slice advances its line.
+/// The progress of an engine state. Any thread reads it; the worker that runs a slice advances its line.
 class Progress {
  public:
   Progress() : memory_(std::calloc(kMaxLiveSlices + kNumGroupLines + 1, sizeof(Line))) {
@@ -95,7 +96,7 @@ class Progress {
     lines_ = reinterpret_cast<Line*>((address + kLineBytes - 1) / kLineBytes * kLineBytes);
   }
 
-  /// Acquire: what the tasks before the moment wrote is visible once this is true.
+  /// Acquire: if this is true, the writes of all tasks before the moment are visible.
   [[gnu::always_inline]] inline bool has_passed(Name name) const {
     if (is_task_name(name)) return line(slice_of(name)).reached.load(std::memory_order_acquire) >= name;
     if (is_watermark_name(name)) return watermark() >= name;
@@ -104,10 +105,10 @@ class Progress {
 
   bool is_complete(uint64_t slice) const { return has_passed(complete_name(slice)); }
 
-  /// Whether the slice that had the line of `slice` before is complete. No slice begins before that.
+  /// Whether the previous slice on the line of `slice` is complete. No slice begins before that.
   bool admits(uint64_t slice) const { return slice < kMaxLiveSlices || is_complete(slice - kMaxLiveSlices); }
 
-  /// Makes the first dispatcher that asks the owner of a slice, and returns true to that one alone.
+  /// Claims a slice. Returns true for the first dispatcher only, which becomes the owner.
   bool claim(uint64_t slice) {
     std::atomic<uint64_t>& claimed = line(slice).claimed;
     uint64_t before = claimed.load(std::memory_order_relaxed);
@@ -125,7 +126,7 @@ class Progress {
   /// All slices with a smaller number are complete.
   uint64_t watermark() const { return watermark_.value(); }
 
-  /// The first slice that is not complete; the watermark, which says so when it was last moved, may lag.
+  /// The first incomplete slice. The watermark may be lower.
   uint64_t oldest() const {
     uint64_t slice = watermark();
     while (is_complete(slice)) ++slice;
@@ -157,8 +158,8 @@ class Progress {
   alignas(kLineBytes) Watermark watermark_;
 };
 
-/// Slices that hold nothing but earlier iterations of an open P loop. They go from `begin`, the first slice
-/// that began inside the loop, to `iteration`, the slice in which the present iteration began.
+/// Slices that contain only earlier iterations of an open P loop. They go from `begin`, the first slice that
+/// began inside the loop, to `iteration`, the slice in which the present iteration began.
 struct TrustedSpan {
   uint64_t begin = 0;
   uint64_t iteration = 0;
@@ -170,7 +171,7 @@ class WaitList {
   static constexpr int kMaxWaits = 12;
   static constexpr int kMaxNames = kMaxWaits + 1 + int(bytecode::kMaxLoopDepth) + 2;
 
-  /// In a walk in which nothing ever passes.
+  /// For a walk in which no moment passes.
   WaitList() = default;
   explicit WaitList(Progress& progress) : progress_(&progress) {}
 
@@ -178,8 +179,8 @@ class WaitList {
   void collect(std::vector<Name>* more) { more_ = more; }
 
   /// Starts a task of `slice`, whose strand began with slice `strand`. Strands are contiguous and run in
-  /// program order: what waits for its own strand waits for nothing. A watermark wait is clamped to the
-  /// slice. With `is_muted`, for tasks that others run, no waits are kept.
+  /// program order, so waits for the own strand are dropped. A watermark wait is clamped to the slice. With
+  /// `is_muted`, for tasks that others run, no waits are kept.
   void begin(uint64_t strand, uint64_t slice, bool is_muted = false) {
     trusted_ = nullptr;
     own_ = task_name(strand, 0);
@@ -189,7 +190,7 @@ class WaitList {
     watermark_ = 0;
   }
 
-  /// Starts a look at all that comes before `slice`, the strand of the slice included.
+  /// Starts a lookup of everything before `slice`, its strand included.
   void begin_look(uint64_t slice) { begin(slice, slice); }
 
   /// Until `begin`, takes moments that lie in one of `spans` to be independent of the task. Such a moment is
@@ -230,7 +231,7 @@ class WaitList {
     if (!has_passed(name)) names_[count_++] = name;
   }
 
-  /// Drops what has passed meanwhile; true if nothing is left.
+  /// Drops waits that are satisfied now; true if none is left.
   bool have_passed() {
     while (count_ > 0 && has_passed(names_[count_ - 1])) --count_;
     return count_ == 0;
@@ -252,8 +253,8 @@ class WaitList {
     if (slices > watermark_) watermark_ = slices;
   }
 
-  /// Of too many moments to list, the earliest is replaced by the watermark after its slice. That adds the
-  /// fewest waits, and none for a task after those that the present task depends on.
+  /// If the list is full, replaces the earliest moment by the watermark after its slice. This adds the fewest
+  /// waits, and none for a task after the dependences of the current task.
   [[gnu::noinline]] void add_to_full(Name name) {
     if (more_ != nullptr) return more_->push_back(name);
     Name* earliest = std::min_element(names_, names_ + count_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a run reports.
+/// The result of a run.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace pto::wsp {
 
-/// What a run did.
+/// The counters and records of a run.
 struct RunResult {
   uint64_t run = 0;  ///< its number in this process
   uint64_t tasks = 0;
@@ -24,18 +24,19 @@ struct RunResult {
   uint32_t dispatchers = 0;
   std::vector<sched::WalkStats> walks;  ///< per dispatcher
   bool is_benchmark = false;            ///< no kernel was called
-  uint64_t slices = 0;                  ///< stretches of tasks that were scheduled as one
+  uint64_t slices = 0;                  ///< slices that were scheduled
   uint64_t waits = 0;                   ///< times a worker put a slice aside because a task had to wait
   uint64_t max_queued = 0;              ///< most slices that waited for a worker
   std::vector<uint64_t> lanes_queued;   ///< the same, of those for any worker and of each pool
+  std::vector<uint64_t> pool_workers;   ///< workers of each pool
   uint64_t max_waiting = 0;             ///< most slices that waited for a task
   uint64_t max_recorded = 0;            ///< most tasks that were recorded and not complete
   uint64_t max_live_slices = 0;  ///< most slices between the oldest that was not complete and the newest
   uint64_t stalls[sched::kNumStalls] = {};   ///< times a dispatcher was stopped, per sched::Stall
   int64_t stall_ns[sched::kNumStalls] = {};  ///< for how long
   bool is_replay = false;                    ///< a graph that was kept from a run before was run
-  int64_t build_ns = 0;                      ///< to build a graph as a whole, if that was done
-  uint64_t graph_tasks = 0;                  ///< of a graph that is kept for runs to come
+  int64_t build_ns = 0;                      ///< time of building the graph, if one was built
+  uint64_t graph_tasks = 0;                  ///< tasks of the kept graph
   uint64_t graph_bytes = 0;                  ///< its size
   uint64_t max_workspace_bytes = 0;          ///< the largest workspace that a task asked for
   std::vector<uint64_t> streamed;            ///< tensors whose stores went past the caches
@@ -65,6 +66,7 @@ void for_counters(const RunResult& result, Add add) {
   add("waits", result.waits);
   add("max_queued", result.max_queued);
   add("lanes_queued", result.lanes_queued);
+  add("pool_workers", result.pool_workers);
   add("max_waiting", result.max_waiting);
   add("max_recorded", result.max_recorded);
   add("max_live_slices", result.max_live_slices);
@@ -94,6 +96,7 @@ inline RunResult summarize(sched::Run& run) {
     result.lanes_queued.push_back(run.ready().most_queued(lane));
     result.max_waiting = std::max<uint64_t>(result.max_waiting, run.ready().most_waiting(lane));
   }
+  result.pool_workers = run.pools().num_workers();
   result.max_queued = *std::max_element(result.lanes_queued.begin(), result.lanes_queued.end());
   result.max_recorded = run.max_recorded();
   result.max_live_slices = run.max_live_slices();

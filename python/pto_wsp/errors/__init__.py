@@ -53,6 +53,13 @@ from pto_wsp.errors.modules import (
     InvalidIR,
     ScheduledPart,
 )
+from pto_wsp.errors.networks import (
+    BadChannel,
+    BadNetwork,
+    ChannelEnded,
+    Deadlock,
+    UnreceivedTokens,
+)
 from pto_wsp.errors.planning import (
     BadPlanBuffer,
     BadPlanConfig,
@@ -105,6 +112,7 @@ from pto_wsp.errors.reading import (
 )
 from pto_wsp.errors.running import (
     ArraysInFlight,
+    AssumptionFails,
     BadExpression,
     BadRagged,
     BadSparse,
@@ -160,9 +168,11 @@ __all__ = [
     "ArgumentDType",
     "ArgumentShape",
     "ArraysInFlight",
+    "AssumptionFails",
     "BadAnnotation",
     "BadBlock",
     "BadCache",
+    "BadChannel",
     "BadDevice",
     "BadExpression",
     "BadHandle",
@@ -171,6 +181,7 @@ __all__ = [
     "BadKey",
     "BadLibrary",
     "BadMask",
+    "BadNetwork",
     "BadOperand",
     "BadOption",
     "BadPipeline",
@@ -187,6 +198,7 @@ __all__ = [
     "CannotInline",
     "CannotRun",
     "CarriedValue",
+    "ChannelEnded",
     "CommandError",
     "CompileError",
     "CompilerFailed",
@@ -194,6 +206,7 @@ __all__ = [
     "CppError",
     "CyclesDiffer",
     "DTypeMismatch",
+    "Deadlock",
     "DetachedOtherwise",
     "EdgesMissing",
     "EngineFault",
@@ -269,6 +282,7 @@ __all__ = [
     "UnknownPass",
     "UnknownTarget",
     "UnknownText",
+    "UnreceivedTokens",
     "UnsetSlot",
     "UnsupportedByTarget",
     "UnsupportedSize",

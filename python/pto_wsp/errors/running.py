@@ -159,6 +159,15 @@ class NoTier(RunError):
     hint = "add a tier with a larger bound, or one without (`None`)"
 
 
+class AssumptionFails(RunError):
+    """A condition that `assume` states and that does not hold."""
+
+    code = "assumption-fails"
+    template = "`{condition}` is assumed and does not hold{where}"
+    label = "assumed here"
+    hint = "call the program with other values, or take the assumption out"
+
+
 class NegativeAmount(RunError):
     """A task that asks for a negative workspace, or is said to take a negative time."""
 

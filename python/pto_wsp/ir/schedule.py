@@ -6,11 +6,12 @@ text the schedule follows the functions of a module:
     schedule  = "SCHEDULE" "{" newline { line } "}"
     line      = kind "=" name [ "(" argument { "," argument } ")" ] newline
     argument  = key | "n" "=" integer | "at" "=" "[" integer { "," integer } "]"
+              | "stage" "(" "%kernel." name { "," "%kernel." name } "," "n" "=" integer ")"
 
     SCHEDULE {
       dispatch = affinity(%t.b, n = 4)
       window = stall(n = 8192)
-      ready = priority(dim(%t.args.k, 0))
+      ready = order_by(%t.b, -dim(%t.args.k, 0))
     }
 
 A key is a scalar expression over a task `t`, with these names:
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.ir.workload import WorkloadFunction
+from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
 D = TypeVar("D", bound="Directive")
@@ -42,6 +44,15 @@ class Key:
     """A key; the field `key` holds it."""
 
     field = "key"
+
+
+@record
+class Keys:
+    """From one to `most` keys; the field `keys` holds them."""
+
+    most: int
+
+    field = "keys"
 
 
 @record
@@ -63,7 +74,32 @@ class Bounds:
     field = "bounds"
 
 
-Parameter = Key | Count | Bounds
+@record
+class Stage:
+    """Kernels that share workers.
+
+    Attributes:
+        kernels: their names.
+        cores: its share of the workers.
+        loc: where the stage was written.
+    """
+
+    kernels: tuple[str, ...]
+    cores: int
+    loc: Location | None = None
+
+
+@record
+class Stages:
+    """From `least` to `most` stages of distinct kernels; the field `stages` holds them."""
+
+    least: int
+    most: int
+
+    field = "stages"
+
+
+Parameter = Key | Keys | Count | Bounds | Stages
 Settings = dict[str, "int | str | list[int]"]
 """Options of the engine by name; text is the name of a member of an enumeration."""
 
@@ -136,7 +172,7 @@ class Directive:
     Attributes:
         kind: what it decides: the word before `=` in text. A schedule has one directive of a kind.
         place: where the kind appears in a schedule: kinds are in ascending order.
-        mark: the opcode by which a task carries its key to the engine, or an empty text.
+        mark: the opcode by which a task carries its keys to the engine, or an empty text.
         policies: the directives of the kind by name; the first is the default.
         name: which of them it is.
     """
@@ -171,21 +207,22 @@ class Directive:
         return cls(next(iter(cls.policies)))
 
     @property
-    def key_expr(self) -> Expr | None:
-        """Its key, or None if it has none."""
-        return getattr(self, Key.field, None)
+    def key_exprs(self) -> tuple[Expr, ...]:
+        """Its keys."""
+        key = getattr(self, Key.field, None)
+        return tuple(getattr(self, Keys.field, ())) if key is None else (key,)
 
     def engine_settings(self) -> Settings:
         """Return the options of the engine that enforce it."""
         return self.policy.settings
 
-    def engine_key(self, kernel: KernelFunction) -> Expr | None:
-        """Return the key that a task of `kernel` carries, over the names of keys, or None."""
-        return self.key_expr
+    def engine_keys(self, kernel: KernelFunction) -> tuple[Expr, ...]:
+        """Return the keys that a task of `kernel` carries, over the names of keys."""
+        return self.key_exprs
 
-    def engine_limit(self) -> int:
-        """Return the number that all keys have to be below, or 0."""
-        return 0
+    def engine_operand(self, number: int) -> int:
+        """Return what the mark of key number `number` states in addition to the key."""
+        return number
 
     def refusal(self, entry: WorkloadFunction, written: frozenset[str]) -> str:
         """Return why an entry whose tasks write these tensors cannot have it; empty if it can."""

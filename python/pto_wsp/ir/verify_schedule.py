@@ -27,7 +27,7 @@ from pto_wsp.ir.scalar import (
     format_expr,
     walk,
 )
-from pto_wsp.ir.schedule import Bounds, Count, Directives, Key
+from pto_wsp.ir.schedule import Bounds, Count, Directives, Key, Keys, Stages
 from pto_wsp.types.dtype import b1, i64
 
 
@@ -46,10 +46,20 @@ def verify_schedule(schedule: Directives) -> None:
                 case Key():
                     require(isinstance(value, Expr), f"`{directive.name}` lacks a key", None)
                     _key(value)
+                case Keys(most=most):
+                    is_sound = 0 < len(value) <= most and all(isinstance(key, Expr) for key in value)
+                    require(is_sound, f"`{directive.name}` takes 1 to {most} keys", None)
+                    for key in value:
+                        _key(key)
                 case Count(least=least, most=most):
                     is_number = isinstance(value, int) and not isinstance(value, bool)
                     is_sound = is_number and least <= value <= most
                     require(is_sound, f"`{directive.name}` cannot have n = {value}", None)
+                case Stages(least=least, most=most):
+                    kernels = [kernel for stage in value for kernel in stage.kernels]
+                    is_sound = least <= len(value) <= most and all(s.kernels and s.cores > 0 for s in value)
+                    require(is_sound, f"`{directive.name}` takes {least} to {most} stages", None)
+                    require_distinct(kernels, None, "kernel `{}` is in two stages")
                 case Bounds(most_parts=most):
                     is_sound = 0 < len(value) < most and all(a < b for a, b in pairwise((-1, *value)))
                     require(is_sound, f"`{directive.name}` cannot have bounds {list(value)}", None)

@@ -2,15 +2,15 @@
 
 A kernel reads them when it is defined, a workload when it is traced. A program would not notice a later
 change, so a change is an error. Arrays and other objects are compared by identity, scalars and containers of
-scalars by value, functions, kernels and workloads by their code. A check costs about 25 ns per variable.
+scalars by value, functions, kernels and workloads by their code. A check costs a few ns per variable: a
+function that reads them where they are compares all of them by identity first.
 """
 
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from operator import is_, itemgetter
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Protocol, runtime_checkable
 
@@ -65,13 +65,15 @@ class Captured:
         readings: of its kernels, the functions that these call, and its workloads.
     """
 
-    __slots__ = ("_cells", "_contents", "_globals")
+    __slots__ = ("_contents", "_groups")
 
     def __init__(self, readings: Iterable[Reading] = ()) -> None:
         uses = [use for reading in readings for use in _uses(reading)]
-        places = {id(u.place): u.place for u in uses if isinstance(u.place, dict)}
-        self._globals = [_Globals(place, [u for u in uses if u.place is place]) for place in places.values()]
-        self._cells = [use for use in uses if isinstance(use.place, CellType)]
+        modules = {id(u.place): u.place for u in uses if isinstance(u.place, dict)}
+        self._groups = [_Group(names, [u for u in uses if u.place is names]) for names in modules.values()]
+        cells = [use for use in uses if isinstance(use.place, CellType)]
+        if cells:
+            self._groups.append(_Group({}, cells))
         self._contents = [use for use in uses if use.copy is not MISSING]
 
     def check(self) -> None:
@@ -80,10 +82,8 @@ class Captured:
         Raises:
             VariableChanged: one has another value.
         """
-        for group in self._globals:
+        for group in self._groups:
             group.check()
-        for use in self._cells:
-            use.check()
         for use in self._contents:
             if use.value != use.copy:
                 raise use.changed(use.copy, use.value)
@@ -125,32 +125,46 @@ class _Use:
         )
 
 
-class _Globals:
-    """The variables of one module that are read: compared in one pass while none has changed."""
+class _Group:
+    """The variables of one module that are read, or all variables in cells."""
 
-    __slots__ = ("_fast", "_names", "_uses")
+    __slots__ = ("_has_same_objects", "_names", "_uses")
 
     def __init__(self, names: dict[str, Any], uses: Sequence[_Use]) -> None:
         self._names = names
         self._uses = uses
-        self._fast = self._settled()
+        self._has_same_objects = self._comparison()
 
     def check(self) -> None:
-        values_of, values = self._fast
+        """Compare each variable with what was read."""
         try:
-            if all(map(is_, values_of(self._names), values)):
+            if self._has_same_objects():
                 return
-        except KeyError:  # a variable was deleted: nothing reads another value
+        except NameError:  # a variable was deleted: nothing reads another value
             pass
         for use in self._uses:
             use.check()
-        self._fast = self._settled()
+        self._has_same_objects = self._comparison()
 
-    def _settled(self) -> tuple[Any, tuple[object, ...]]:
-        known = {(u.name, id(u.value)): u for u in self._uses if u.name in self._names}
-        uses = [*known.values(), *known.values()] if len(known) == 1 else [*known.values()]
-        values_of = itemgetter(*(use.name for use in uses)) if uses else lambda _: ()
-        return values_of, tuple(use.value for use in uses)
+    def _comparison(self) -> Callable[[], bool]:
+        """Return a function among the variables: Python reads its globals and cells in a few ns."""
+        known = {(u.name, id(u.place), id(u.value)): u for u in self._uses}.values()
+        cells = [use.place for use in known if isinstance(use.place, CellType)]
+        of_cells = {f"cell_{i}": cell for i, cell in enumerate(cells)}
+        code = _comparison_code(tuple(of_cells or (use.name for use in known)), bool(cells))
+        closure = tuple(of_cells[name] for name in code.co_freevars)
+        return FunctionType(code, self._names, "check", tuple(use.value for use in known), closure)
+
+
+@lru_cache(maxsize=64)
+def _comparison_code(names: tuple[str, ...], are_cells: bool) -> CodeType:
+    """Return the code of a function that compares variables with its defaults by identity."""
+    values = [f"{max(names, key=len)}_{i}" for i in range(len(names))]  # no variable has such a name
+    terms = " and ".join(f"{name} is {value}" for name, value in zip(names, values, strict=True))
+    check = f"lambda {', '.join(values)}: {terms}"
+    scope: dict[str, Any] = {}
+    exec(f"def around({', '.join(names) if are_cells else ''}): return {check}", scope)
+    return next(c for c in scope["around"].__code__.co_consts if isinstance(c, CodeType))
 
 
 def _uses(reading: Reading) -> Iterator[_Use]:

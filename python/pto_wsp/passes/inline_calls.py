@@ -168,6 +168,9 @@ class _Expansion:
         self.tensors[param.name] = region
         outer = next(p for p in self.caller.params if p.name == region.tensor)
         assert isinstance(outer, w.TensorParam)
+        if param.is_distinct and not outer.is_distinct:
+            reason = f"its tensor `{param.name}` has to be distinct, and that of the call need not"
+            raise self.refuse(reason)
         for dim, at in zip(param.type.dims, region.kept, strict=True):
             size = outer.type.dims[at]
             if isinstance(dim, int) and dim != size:
@@ -179,7 +182,7 @@ class _Expansion:
                     raise self.refuse(f"its size `{dim}` is more than one size of the call")
 
     def number(self, name: str, value: Expr) -> Expr:
-        """Return the replacement of a size or scalar: `value` as it is at the call."""
+        """Return the replacement of a size or scalar: its `value` at the call."""
         if not self.can_change(value):
             if can_fail(value) and name not in self.mentioned:
                 self.first.append(w.Set(self.caller.fresh.name(name), value, self.call.loc))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pto_wsp.errors import (
+    AssumptionFails,
     BadExpression,
     OutOfMemory,
     UnboundTensor,
@@ -27,7 +29,6 @@ from pto_wsp.lang.workload.sparse import Sparse
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.runtime.numbers import integer, number
-from pto_wsp.support.record import record
 from pto_wsp.types.layout import MemLayout
 
 Arrays = dict[str, np.ndarray]
@@ -42,7 +43,7 @@ _KINDS = {
 """What a call gives for an axis with rows: its class, its name, and the two ways to make it."""
 
 
-@record
+@dataclass(slots=True)
 class Bound:
     """The values of one run.
 
@@ -76,7 +77,9 @@ class Binder:
         self._axes = tuple(p for p in workload.params if isinstance(p, (w.RaggedParam, w.SparseParam)))
         self._size_params = {p.name: p for p in self._symbols if isinstance(p, w.SizeParam)}
         self._derived = {p.name: p for p in self._symbols if p.value is not None}
+        self._distinct = tuple(t for t in workload.tensors if t.is_distinct and not t.is_local)
         self._locals = tuple(t for t in self._tensors if t.is_local)
+        self._given = tuple((t.name, t.columns is not None) for t in self._tensors if not t.is_local)
         self._spare: deque[Arrays] = deque(maxlen=1)
         hidden = {name for axis in self._axes for name in _hidden(axis)} | self._derived.keys()
         hidden |= {t.name for t in self._locals}
@@ -97,6 +100,7 @@ class Binder:
         Raises:
             UnboundTensor, UnknownParameter, WrongValue, WrongRank, WrongShape, UnusableArray: they do not
                 fit the parameters.
+            AssumptionFails: two elements of a tensor are equal that are assumed to differ.
             BadExpression: a size that follows from others is negative, or beyond 64 bits.
             OutOfMemory: the tensors that the program makes are too large.
         """
@@ -104,18 +108,27 @@ class Binder:
             name, known = next(n for n in values if n not in self.params), [*self.params, *RUN_OPTIONS]
             advice = did_you_mean(name, known if closest(name, known) else self.params)
             raise UnknownParameter(program=self._name, name=name, advice=advice, loc=caller_location())
-        given = {**self._defaults, **{n: v for n, v in values.items() if v is not None}}
+        given = self._defaults.copy()
+        for name, value in values.items():
+            if value is not None:
+                given[name] = value
         if self._axes:
             given |= self._rows(given)
         scalars = {param.name: self._scalar(param, given.get(param.name)) for param in self._symbols}
-        arrays = {t.name: self._array(t.name, given.get(t.name)) for t in self._tensors if not t.is_local}
-        made: Arrays = {}
-        if self._derived or self._locals:
-            sizes = self._sizes(scalars, arrays)
-            scalars |= {name: sizes[name] for name in self._derived}
-            made = self._made(sizes)
+        arrays = {}
+        for name, is_packed in self._given:
+            array = given.get(name)
+            is_plain = type(array) is np.ndarray and not is_packed
+            arrays[name] = array if is_plain else self._array(name, array)
+        for tensor in self._distinct:
+            _require_distinct(tensor, arrays[tensor.name])
+        if not self._derived and not self._locals:
+            return Bound([*arrays.values()], [*scalars.values()], {})
+        sizes = self._sizes(scalars, arrays)
+        scalars |= {name: sizes[name] for name in self._derived}
+        made = self._made(sizes)
         every = {**arrays, **made}
-        return Bound([every[t.name] for t in self._tensors], list(scalars.values()), made)
+        return Bound([every[t.name] for t in self._tensors], [*scalars.values()], made)
 
     def keep(self, bound: Bound) -> None:
         """Keep the arrays that were made for a run that has ended, for the next one."""
@@ -180,6 +193,13 @@ class Binder:
             raise UnboundTensor(kind="scalar", name=param.name, advice=advice)
         return number(param.name, value, param.type.dtype)
 
+    def sizes_of(self, bound: Bound) -> tuple[dict[str, Value], Arrays]:
+        """Return the value of every size and scalar of a run, and the lengths of the rows of each axis."""
+        arrays = {t.name: array for t, array in zip(self._tensors, bound.arrays, strict=True)}
+        scalars = {p.name: value for p, value in zip(self._symbols, bound.scalars, strict=True)}
+        lengths = {axis.name: np.diff(arrays[axis.offsets]) for axis in self._axes}
+        return self._sizes(scalars, arrays), lengths
+
     def _sizes(self, scalars: Mapping[str, Value | None], arrays: Arrays) -> dict[str, Value]:
         """Return the value of every size and scalar, those that follow from others included."""
         sizes = {name: value for name, value in scalars.items() if value is not None}
@@ -216,6 +236,8 @@ class Binder:
             old = spare.get(tensor.name)
             if old is None or old.shape != shape:
                 old = _allocated(tensor, shape)
+            if tensor.channel is not None:
+                old.fill(0)  # a token that a task writes in part has the same contents in every run
             made[tensor.name] = old
         return made
 
@@ -224,6 +246,14 @@ def _hidden(axis: w.RaggedParam | w.SparseParam) -> tuple[str, ...]:
     """Return the names of the parameters that hold the rows of an axis."""
     own = (axis.indices, axis.entries) if isinstance(axis, w.SparseParam) else ()
     return axis.offsets, axis.count, *own
+
+
+def _require_distinct(param: w.TensorParam, array: np.ndarray) -> None:
+    """Refuse an array with equal elements where a workload assumes that there are none."""
+    values, counts = np.unique(array, return_counts=True)
+    if (counts > 1).any():
+        twice = f": {values[counts > 1][0]} occurs twice"
+        raise AssumptionFails(condition=f"distinct({param.name})", where=twice, loc=param.loc)
 
 
 def _allocated(tensor: w.TensorParam, shape: Sequence[int]) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from pto_wsp import _native
@@ -15,37 +15,55 @@ from pto_wsp.ir.scalar import Value
 from pto_wsp.types.dtype import DType, f32
 from pto_wsp.types.tile import ScalarType
 
+Find = Callable[[int, Sequence[tuple[int, ...]], Sequence[int]], _native.SimCost]
+
 
 class DeviceCosts:
-    """Costs of calls of kernels, found once for all calls with the same shapes and scalars that matter.
-
-    Attributes:
-        found: the costs, in the order in which the simulator asked for them.
-    """
+    """Costs of calls of kernels, found once for all calls with the same shapes and scalars that matter."""
 
     def __init__(self, kernels: Sequence[KernelFunction], device: Device) -> None:
         self._kernels = kernels
         self._device = device
         self._kinds = {kind.name: i for i, kind in enumerate(device.cores)}
         self._buffers = cache(lambda number: buffers_that_fit(self._kernels[number], device))
-        self.found: list[tuple[KernelFunction, KernelCost]] = []
+        self._known: dict[object, tuple[KernelCost, _native.SimCost]] = {}
 
     @property
     def matters(self) -> list[list[bool]]:
         """Whether each scalar of each kernel has a part in its cost."""
         return [list(scalars_that_matter(kernel)) for kernel in self._kernels]
 
-    def find(self, number: int, shapes: Sequence[tuple[int, ...]], bits: Sequence[int]) -> _native.SimCost:
+    def of_run(self) -> tuple[Find, list[tuple[KernelFunction, KernelCost]]]:
+        """Return what finds the costs of one run, and the list in which it notes them in order."""
+        noted: list[tuple[KernelFunction, KernelCost]] = []
+
+        def find(number: int, shapes: Sequence[tuple[int, ...]], bits: Sequence[int]) -> _native.SimCost:
+            cost, result = self.find(number, shapes, bits)
+            noted.append((self._kernels[number], cost))
+            return result
+
+        return find, noted
+
+    def find(
+        self, number: int, shapes: Sequence[tuple[int, ...]], bits: Sequence[int]
+    ) -> tuple[KernelCost, _native.SimCost]:
         """Return what a call of kernel `number` costs.
 
         Raises:
             NoCost: its cycles cannot be found.
         """
+        key = (number, *map(tuple, shapes), *bits)
+        if key not in self._known:
+            self._known[key] = self._find(number, shapes, bits)
+        return self._known[key]
+
+    def _find(
+        self, number: int, shapes: Sequence[tuple[int, ...]], bits: Sequence[int]
+    ) -> tuple[KernelCost, _native.SimCost]:
         kernel = self._kernels[number]
         types = [p.type.dtype for p in kernel.scalar_params if isinstance(p.type, ScalarType)]
         scalars = [_value(word, dtype) for word, dtype in zip(bits, types, strict=True)]
         cost = kernel_cost(kernel, self._device, shapes, scalars, self._buffers(number))
-        self.found.append((kernel, cost))
         result = _native.SimCost()
         result.kinds = sum(1 << self._kinds[unit] for unit in cost.units)
         result.cycles = cost.cycles
@@ -54,7 +72,7 @@ class DeviceCosts:
         result.stored = list(cost.stored)
         result.spilled = cost.spilled
         result.operations = cost.operations
-        return result
+        return cost, result
 
 
 def _value(bits: int, dtype: DType) -> Value:

@@ -20,6 +20,8 @@ def integer(name: str, value: object, low: int, high: int) -> int:
     Raises:
         WrongValue: anything else.
     """
+    if type(value) is int and low <= value <= high:
+        return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise WrongValue(name=name, expected="an integer", found=type(value).__name__)
     if not low <= value <= high:

@@ -34,6 +34,7 @@ class Prepared:
         module = prepare(self.source).reached
         check_schedule(module, self.target.name)
         self.target.require_spaces(module)
+        self.target.require_networks(module.entry_workload)
         return module if self.target.evaluates_floats else settle_floats(module)
 
 
@@ -45,5 +46,5 @@ def check_schedule(module: Module, target: str) -> None:
     """
     require_support(target, module)
     for directive in module.schedule:
-        if directive.key_expr is not None:
-            TaskKeys(module, directive.key_expr).check()
+        for key in directive.key_exprs:
+            TaskKeys(module, key).check()

@@ -24,6 +24,7 @@ from pto_wsp.errors import (
     WrongValue,
     did_you_mean,
 )
+from pto_wsp.interp.references import IS_INSIDE_RUN
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
@@ -31,19 +32,23 @@ from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.captured import NOTHING_CAPTURED, Captured
 from pto_wsp.lang.compiling import set_compile_hook
-from pto_wsp.lang.schedule.directives.trace import LEVELS, TracePolicy
+from pto_wsp.lang.schedule.directives.trace import LEVELS
 from pto_wsp.lang.schedule.schedule import Schedule
+from pto_wsp.lang.schedule.strategies import RunSizes, Strategies
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.binding import RUN_OPTIONS, Binder, Bound
+from pto_wsp.runtime.chosen_schedules import ChosenSchedules, ScheduledProgram
 from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.explain import nested_run
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.interpreted import InterpretedFigures, InterpretedRunner, bind
+from pto_wsp.runtime.networks import require_one_order, require_separate
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.runtime.one_task import Chosen, OneTask, choose, compare_values, run_alone
-from pto_wsp.runtime.outcome import Figures, RunRequest, SimulatedFigures
-from pto_wsp.runtime.prepared import Prepared, check_schedule
+from pto_wsp.runtime.outcome import Figures, Runner, RunRequest, SimulatedFigures
+from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.runtime.run import Run
 from pto_wsp.runtime.runners import make_runner
 from pto_wsp.runtime.stats import RunStats
@@ -61,12 +66,19 @@ if TYPE_CHECKING:
     from pto_wsp.advice.advice import Advices
     from pto_wsp.advice.report import Report
 
+EXPANDERS = ("bytecode", "source")
+"""What can expand a workload into tasks."""
+
 MAX_TIME_LIMIT = 1e9
 """Seconds: a run of 30 years."""
 
 
 def compile_module(
-    module: Module, target: str = "cpu", device: str | Path | Device | None = None, values: bool = True
+    module: Module,
+    target: str = "cpu",
+    device: str | Path | Device | None = None,
+    values: bool = True,
+    expander: str = "bytecode",
 ) -> Program:
     """Compile a module, for example one that `parse` returned; needs no data and no sizes.
 
@@ -75,16 +87,21 @@ def compile_module(
         target: name of a registered target.
         device: the device that the target `sim` simulates.
         values: whether `sim` runs the kernels too.
+        expander: what expands the workload on the `cpu`: `bytecode` or `source`.
 
     Raises:
         InvalidIR: the module has no entry.
         CompileError: the target or the device is unknown, or cannot build the module.
     """
-    return compile_program(Traced(module, {}), target, device, values)
+    return compile_program(Traced(module, {}), target, device, values, expander)
 
 
 def compile_program(
-    traced: Traced, target: str = "cpu", device: str | Path | Device | None = None, values: bool = True
+    traced: Traced,
+    target: str = "cpu",
+    device: str | Path | Device | None = None,
+    values: bool = True,
+    expander: str = "bytecode",
 ) -> Program:
     """Compile a traced workload.
 
@@ -93,6 +110,7 @@ def compile_program(
         target: name of a registered target.
         device: what the target `sim` simulates: a device, the name of a preset, or the path of a TOML file.
         values: whether `sim` runs the kernels too.
+        expander: what expands the workload on the `cpu`: `bytecode` or `source`.
 
     Raises:
         UnknownTarget, UnsupportedByTarget: the target does not exist, or refuses something in the module.
@@ -106,11 +124,17 @@ def compile_program(
         if param.name in RUN_OPTIONS:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
     with collection_paused():
-        made = _target(target, device, values)
+        made = _target(target, device, values, expander)
         return Program(verify(module), traced.defaults, made, traced.captured)
 
 
-def _target(name: str, device: str | Path | Device | None, values: bool) -> Target:
+def _target(name: str, device: str | Path | Device | None, values: bool, expander: str) -> Target:
+    if expander not in EXPANDERS or (expander != "bytecode" and name != "cpu"):
+        expected = '`"bytecode"`, or `"source"` with `target="cpu"`'
+        found = f'`{expander!r}` with `target="{name}"`'
+        raise WrongValue(name="expander", expected=expected, found=found, loc=caller_location())
+    if expander == "source":
+        return registry.compiled_walk()
     if name == "sim":
         return registry.simulator(registry.DEFAULT_DEVICE if device is None else device, values)
     for option, is_given in (("device", device is not None), ("values", not values)):
@@ -146,13 +170,14 @@ class Program:
         self._target = made.name
         self._captured = captured
         self._prepared = Prepared(module, made)
-        self._rescheduled: Module | None = None
         self._name = module.entry_workload.name
-        self._runner = make_runner(self._prepared)
+        runner = make_runner(self._prepared)
+        first = ScheduledProgram("", self._prepared.module, runner)
+        self._schedules = ChosenSchedules(made.name, first)
         self._binder = Binder(self._runner.workload, defaults)
+        self._is_network = bool(self._runner.workload.processes)
         self._unreported = (self._runner.compiles, self._runner.compile_ms)
-        self._last: tuple[Figures, int, float] | None = None
-        self._scheduled_level = _scheduled_level(module)
+        self._last: tuple[Figures, str, int, float] | None = None
 
     def __repr__(self) -> str:
         return f"<Program {self._name}({', '.join(self._binder.params)})>"
@@ -178,15 +203,19 @@ class Program:
 
     @property
     def module(self) -> Module:
-        """The IR that runs."""
-        return self._rescheduled or self._prepared.module
+        """The IR that runs, with the schedule of the last run if runs choose it."""
+        return self._schedules.current.module
+
+    @property
+    def _runner(self) -> Runner:
+        return self._schedules.current.runner
 
     @property
     def stats(self) -> RunStats | None:
         """Figures of the last run, or None before the first."""
         return None if self._last is None else self._stats(*self._last)
 
-    def _stats(self, figures: Figures, compiles: int, compile_ms: float) -> RunStats:
+    def _stats(self, figures: Figures, schedule: str, compiles: int, compile_ms: float) -> RunStats:
         counters = dict(figures.counters)
         tensors = self._runner.workload.tensors
         numbers = counters.pop("streamed_tensors", [])
@@ -194,7 +223,15 @@ class Program:
         streamed = tuple(tensors[i].name for i in numbers)
         run_ms = figures.run_ns / 1e6
         return RunStats(
-            figures.tasks, figures.workers, run_ms, compiles, compile_ms, counters, streamed, figures.run
+            figures.tasks,
+            figures.workers,
+            run_ms,
+            compiles,
+            compile_ms,
+            counters,
+            streamed,
+            figures.run,
+            schedule,
         )
 
     def run(
@@ -249,15 +286,17 @@ class Program:
             ValuesDiffer, NanWritten: `check="values"` found something; earlier tasks have run.
             NoReference: `check="values"`, and a kernel in C++ has no reference.
         """
-        bound, request = self._request(unnamed, workers, trace, check, progress, time_limit, values)
+        bound, request, scheduled = self._request(
+            unnamed, workers, trace, check, progress, time_limit, values
+        )
         compiles, compile_ms = self._unreported
         if check == "values":
             figures, self.trace = self._compare(bound, (workers, trace, progress, time_limit)), None
         else:
-            figures, self.trace = self._runner.run(request)
+            figures, self.trace = scheduled.runner.run(request)
         self._binder.keep(bound)
         self._unreported = (0, 0.0)
-        self._last = (figures, compiles, compile_ms)
+        self._last = (figures, scheduled.name, compiles, compile_ms)
 
     __call__ = run
 
@@ -294,16 +333,18 @@ class Program:
         """
         if check == "values":
             raise WrongValue(name="check", expected='None or "hazards" in `submit`', found=repr(check))
-        bound, request = self._request(unnamed, workers, trace, check, progress, time_limit, values)
+        bound, request, scheduled = self._request(
+            unnamed, workers, trace, check, progress, time_limit, values
+        )
         compiles, compile_ms = self._unreported
         self._unreported = (0, 0.0)
 
         def finish(figures: Figures, recorded: Trace | None) -> RunStats:
             self._binder.keep(bound)
-            self.trace, self._last = recorded, (figures, compiles, compile_ms)
-            return self._stats(figures, compiles, compile_ms)
+            self.trace, self._last = recorded, (figures, scheduled.name, compiles, compile_ms)
+            return self._stats(*self._last)
 
-        return Run(self._runner.submit(request), finish)
+        return Run(scheduled.runner.submit(request), finish)
 
     def _request(
         self,
@@ -314,12 +355,9 @@ class Program:
         progress: Callable[[int], object] | None,
         time_limit: float | None,
         values: Mapping[str, Any],
-    ) -> tuple[Bound, RunRequest]:
-        """Return the bound values of a call, and what its runner is given."""
-        described = context.ACTIVE.get()
-        if described is not None:
-            hint = "call the workload it was compiled from: its tasks become tasks of this one"
-            raise NestedRun(where=f"workload `{described.name}`", loc=caller_location(), hint=hint)
+    ) -> tuple[Bound, RunRequest, ScheduledProgram]:
+        """Return the bound values of a call, what its runner is given, and what runs it."""
+        _require_outermost()
         if unnamed:
             expected = "values by name: " + ", ".join(f"{name}=..." for name in self._binder.params)
             raise WrongValue(name="argument 1", expected=expected, found="a value without a name")
@@ -327,7 +365,11 @@ class Program:
             raise WrongValue(name="check", expected='None, "hazards" or "values"', found=repr(check))
         self._captured.check()
         bound = self._binder.bind(values)
-        level = self._scheduled_level if trace is None else _trace_level(trace)
+        scheduled = self._schedules.choose(lambda: RunSizes(*self._binder.sizes_of(bound)))
+        self._schedules.current = scheduled
+        level = scheduled.level if trace is None else _trace_level(trace)
+        if self._is_network:
+            self._require_network_run(bound, check, level)
         if progress is not None and not callable(progress):
             expected = "a function of one number, or None"
             raise WrongValue(name="progress", expected=expected, found=repr(progress))
@@ -335,7 +377,15 @@ class Program:
         limit_ns = _time_limit_ns(time_limit)
         has_check = check is not None
         request = RunRequest(bound.arrays, bound.scalars, count, level, has_check, progress, limit_ns)
-        return bound, request
+        return bound, request, scheduled
+
+    def _require_network_run(self, bound: Bound, check: str | None, level: int) -> None:
+        """Refuse options and arrays that a run of a network does not take."""
+        if check is not None:
+            require_one_order(self._runner.workload, f"`check={check!r}`")
+        if level:
+            require_one_order(self._runner.workload, "`trace`")
+        require_separate(self.module, bound.arrays)
 
     def _compare(self, bound: Bound, options: tuple[object, ...]) -> Figures:
         """Run task after task, each on the target and in the interpreter."""
@@ -361,9 +411,11 @@ class Program:
         Raises:
             WrongValue: `which` is neither.
         """
+        require_one_order(self._runner.workload, "`task`")
         return OneTask(choose(which, indices), self._run_task)
 
     def _run_task(self, chosen: Chosen, values: Mapping[str, Any]) -> None:
+        _require_outermost()
         bound = self._binder.bind(values)
         arrays, sizes = bind(self.module, bound.arrays, bound.scalars)
         with FloatEnvironment():
@@ -389,6 +441,8 @@ class Program:
         Raises:
             PtoError: as `run` does.
         """
+        _require_outermost()
+        require_one_order(self._runner.workload, "`task_graph`")
         self._captured.check()
         bound = self._binder.bind(values)
         graph = InterpretedRunner(self.module).graph(bound.arrays, bound.scalars)
@@ -472,27 +526,22 @@ class Program:
         return str(self.module)
 
     @property
-    def schedule(self) -> Schedule:
-        """How the tasks of the next run are run."""
-        return Schedule(self.module.schedule)
+    def schedule(self) -> Schedule | Strategies:
+        """How the tasks of the next run are run, or the schedules that it chooses from."""
+        return self._schedules.schedule
 
-    def reschedule(self, schedule: Schedule) -> None:
+    def reschedule(self, schedule: Schedule | Strategies) -> None:
         """Replace the whole schedule. Nothing is compiled, and results stay the same, bit for bit.
+
+        Args:
+            schedule: the schedule of the runs from now on, or strategies, of which each run chooses one.
 
         Raises:
             WrongValue: no schedule.
             BadKey: a key that no task of the program has, or that can mean two things.
             UnsupportedByTarget: the target refuses a policy.
         """
-        if not isinstance(schedule, Schedule):
-            raise WrongValue(
-                name="schedule", expected="a Schedule", found=repr(schedule), loc=caller_location()
-            )
-        module = self.module.with_schedule(schedule.policies)
-        check_schedule(module, self._target)
-        self._runner.reschedule(module)
-        self._rescheduled = module
-        self._scheduled_level = _scheduled_level(module)
+        self._schedules.replace(schedule)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the program as text: module, schedule, and the numbers that sizes and scalars have.
@@ -500,9 +549,9 @@ class Program:
         No machine code is written, no arrays, and no numpy references of kernels in C++.
 
         Raises:
-            UnusableFile: the file cannot be written.
+            UnusableFile: the file cannot be written, or runs choose the schedule.
         """
-        write_program(path, self.module, self._binder.numbers)
+        write_program(path, self._schedules.require_one(path), self._binder.numbers)
 
     def export(self, folder: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the program as a folder of sources, which its `README.md` says how to build and run.
@@ -514,10 +563,12 @@ class Program:
             force: overwrite files that exist.
 
         Raises:
-            UnusableFile: the folder is not empty and `force` is not given, or it cannot be written.
+            UnusableFile: the folder is not empty and `force` is not given, it cannot be written, or runs
+                choose the schedule.
             UnsupportedByTarget: the target emits no sources, or not those of this program.
         """
-        module = with_defaults(self.module, self._binder.numbers)
+        require_one_order(self._runner.workload, "`export`")
+        module = with_defaults(self._schedules.require_one(folder), self._binder.numbers)
         write_tree(self._prepared.target.emit(module), folder, force=force)
 
     def save_kernels(self, path: str | os.PathLike[str]) -> None:
@@ -548,10 +599,14 @@ class Program:
         return compile_module(read_program(path), target)
 
 
-def _scheduled_level(module: Module) -> int:
-    """Return what the schedule says to record."""
-    scheduled = module.schedule.find(TracePolicy)
-    return 0 if scheduled is None else _trace_level(scheduled.name)
+def _require_outermost() -> None:
+    """Refuse a run while a workload is described, and in a task or a `progress` function of another run."""
+    described = context.ACTIVE.get()
+    if described is not None:
+        hint = "call the workload it was compiled from: its tasks become tasks of this one"
+        raise NestedRun(where=f"workload `{described.name}`", loc=caller_location(), hint=hint)
+    if IS_INSIDE_RUN.get():
+        raise nested_run()
 
 
 def _trace_level(trace: object) -> int:

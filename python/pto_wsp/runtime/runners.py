@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, Self
 
 import numpy as np
 
@@ -95,5 +95,6 @@ class RefusedRunner:
     def cancel(self) -> None:
         """Do nothing: no run is under way."""
 
-    def reschedule(self, module: Module) -> None:
-        """Do nothing: the program keeps the schedule for its sources."""
+    def rescheduled(self, module: Module) -> Self:
+        """Return itself: the program keeps the schedule for its sources."""
+        return self

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
+from typing import Self
 
 import numpy as np
 
@@ -20,8 +23,8 @@ from pto_wsp.runtime.device_costs import DeviceCosts, machine
 from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
 from pto_wsp.runtime.outcome import EndedRun, Figures, RunRequest, SimulatedFigures
 from pto_wsp.runtime.simulation_report import SimulationReport
-from pto_wsp.runtime.trace import Ran, Trace
-from pto_wsp.support.record import record, replace
+from pto_wsp.runtime.trace import Lanes, Ran, Trace
+from pto_wsp.support.record import record
 
 
 class SimulatedRunner:
@@ -40,21 +43,20 @@ class SimulatedRunner:
         flushed: list[int] = []
         figures: Figures | None = None
         if self._has_values:
-            figures, _ = self._engine.run(replace(request, trace=0))
+            figures, _ = self._engine.run(dataclasses.replace(request, trace=0))
             assert isinstance(figures, _native.RunResult)
             flushed = figures.flushed
         else:
             self._require_known_control(loaded.module)
-        names = self._engine.library.names
-        costs = DeviceCosts([loaded.module.kernel(name) for name in names], self._device)
+        find, costs = self._costs.of_run()
         try:
             result = loaded.executable.simulate(
                 tuple(request.arrays),
                 tuple(request.scalars),
                 loaded.options,
                 self._machine(loaded),
-                costs.find,
-                costs.matters,
+                find,
+                self._costs.matters,
                 flushed,
                 request.trace > 0,
             )
@@ -63,9 +65,15 @@ class SimulatedRunner:
         found = None
         if result.record is not None:
             ran = Ran(loaded.module, Machine(0, {}, is_simulated=True))
-            found = loaded.make_trace(_SimulatedRecord(result, self._device), request, 0, ran)
-        report = cache(lambda: SimulationReport(self._device, result, costs.found, found))
+            kept = _SimulatedRecord(result, self._device)
+            found = loaded.make_trace(kept, request, 0, ran, kept.lanes())
+        report = cache(lambda: SimulationReport(self._device, result, costs, found))
         return self._figures(figures, result, report), found if request.trace > 0 else None
+
+    @cached_property
+    def _costs(self) -> DeviceCosts:
+        module = self._engine.loaded.module
+        return DeviceCosts([module.kernel(name) for name in self._engine.library.names], self._device)
 
     def _machine(self, loaded: LoadedProgram) -> _native.SimMachine:
         """Return the device, with as many dispatchers as the schedule says."""
@@ -123,9 +131,11 @@ class SimulatedRunner:
         """Stop all runs that are under way."""
         self._engine.cancel()
 
-    def reschedule(self, module: Module) -> None:
-        """Load bytecode for the schedule of `module`."""
-        self._engine.reschedule(module)
+    def rescheduled(self, module: Module) -> Self:
+        """Return a runner with bytecode for the schedule of `module`."""
+        other = copy.copy(self)
+        other._engine = self._engine.rescheduled(module)
+        return other
 
 
 @record
@@ -148,9 +158,19 @@ class _SimulatedRecord:
     def times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the core, and start and end in nanoseconds."""
         columns = self.result.times()
-        first = np.cumsum([0, *(kind.count for kind in self.device.cores)])[:-1]
-        core = first[columns["kind"]] + columns["core"]
+        core = self._first[columns["kind"]] + columns["core"]
         return core, self._ns(columns["start"]), self._ns(columns["end"])
+
+    def lanes(self) -> Lanes:
+        """Return the names of the cores, and the second core of each task."""
+        columns = self.result.times()
+        second = self._first[columns["second_kind"]] + columns["second"]
+        names = [f"{kind.name} {i}" for kind in self.device.cores for i in range(kind.count)]
+        return Lanes(self.device.name, names, np.where(columns["second_kind"] < 0, -1, second))
+
+    @property
+    def _first(self) -> np.ndarray:
+        return np.cumsum([0, *(kind.count for kind in self.device.cores)])[:-1]
 
     def _ns(self, cycles: np.ndarray) -> np.ndarray:
         return np.rint(cycles / self.device.clock_ghz).astype(np.int64)

@@ -18,6 +18,7 @@ class RunStats:
         counters: figures of the engine, by name.
         streamed: names of the tensors whose stores went past the caches (`StorePolicy`).
         run: number of the run in this process, from 1 on; 0 for the target `interp`.
+        schedule: name of the strategy of the run, or an empty text if the program has one schedule.
     """
 
     tasks: int
@@ -28,6 +29,7 @@ class RunStats:
     counters: dict[str, int | list[int]]
     streamed: tuple[str, ...] = ()
     run: int = 0
+    schedule: str = ""
 
     @property
     def is_benchmark(self) -> bool:
@@ -67,7 +69,8 @@ class RunStats:
     def __str__(self) -> str:
         called = ", calling no kernel" if self.is_benchmark else ""
         streamed = f", {', '.join(self.streamed)} past the caches" if self.streamed else ""
+        chosen = f", schedule {self.schedule!r}" if self.schedule else ""
         return (
-            f"{self.tasks:,} tasks on {self.workers} workers in {self.run_ms:.3f} ms{called}{streamed}; "
-            f"{self.compiles} compiles in {self.compile_ms:.1f} ms"
+            f"{self.tasks:,} tasks on {self.workers} workers in {self.run_ms:.3f} ms{called}{streamed}"
+            f"{chosen}; {self.compiles} compiles in {self.compile_ms:.1f} ms"
         )

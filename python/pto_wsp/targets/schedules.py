@@ -21,6 +21,9 @@ def support(target: str, policy: Policy[..., Directive]) -> Support:
 def require_support(target: str, module: Module) -> None:
     """Raise UnsupportedByTarget at the first directive of a module's schedule that a target refuses."""
     for directive in module.schedule:
+        if module.entry_workload.processes:
+            reason = "schedules of networks are not supported: each process runs its tasks in program order"
+            raise _refused(target, directive, reason, "take the policy back", " of a network")
         found = support(target, directive.policy)
         if isinstance(found, Refused):
             policies = DIRECTIVES[directive.kind].policies.values()
@@ -37,7 +40,7 @@ def require_support(target: str, module: Module) -> None:
 def _refused(
     target: str, directive: Directive, reason: str, hint: str, where: str = ""
 ) -> UnsupportedByTarget:
-    key = directive.key_expr
-    loc = (key.loc if key is not None else None) or caller_location()
+    places = (key.loc for key in directive.key_exprs)
+    loc = next((place for place in places if place is not None), None) or caller_location()
     what = f"`{print_directive(directive)}`{where}"
     return UnsupportedByTarget(target=target, what=what, reason=reason, loc=loc, hint=hint)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from pto_wsp.errors import RepeatedText
-from pto_wsp.ir.scalar import ArgExtent, KernelNumber, TaskIndex, TaskKernel
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
+from pto_wsp.ir.scalar import ArgExtent, Expr, KernelNumber, TaskIndex, TaskKernel
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key, Keys, Stage, Stages
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.text.expressions import read_expression
 from pto_wsp.text.tokens import Cursor, Source
@@ -80,6 +80,10 @@ def _directive(cursor: Cursor, kind: str) -> Directive:
                 if not is_open:
                     cursor.fail("`(` and a key")
                 fields["key"] = read_expression(cursor, _Keys())
+            case Keys():
+                fields["keys"] = _keys(cursor) if is_open else ()
+            case Stages():
+                fields["stages"] = _stages(cursor) if is_open else ()
             case Count():
                 is_given = is_open and (place == 0 or cursor.accept(","))
                 fields["n"] = _count(cursor) if is_given else 0
@@ -90,6 +94,41 @@ def _directive(cursor: Cursor, kind: str) -> Directive:
     if is_open:
         cursor.expect(")")
     return DIRECTIVES[kind](**fields)
+
+
+def _keys(cursor: Cursor) -> tuple[Expr, ...]:
+    found = [read_expression(cursor, _Keys())]
+    while cursor.accept(","):
+        found.append(read_expression(cursor, _Keys()))
+    return tuple(found)
+
+
+def _stages(cursor: Cursor) -> tuple[Stage, ...]:
+    found = [_stage(cursor)]
+    while cursor.accept(","):
+        found.append(_stage(cursor))
+    return tuple(found)
+
+
+def _stage(cursor: Cursor) -> Stage:
+    loc = cursor.place(cursor.token)
+    cursor.expect("stage")
+    cursor.expect("(")
+    kernels = [_kernel(cursor)]
+    cursor.expect(",")
+    while not cursor.at("n"):
+        kernels.append(_kernel(cursor))
+        cursor.expect(",")
+    cores = _count(cursor)
+    cursor.expect(")")
+    return Stage(tuple(kernels), cores, loc)
+
+
+def _kernel(cursor: Cursor) -> str:
+    token = cursor.token
+    name = cursor.name("a kernel: `%kernel.name`")
+    kernel = name.removeprefix("kernel.")
+    return kernel if kernel != name else cursor.fail("a kernel: `%kernel.name`", token=token)
 
 
 def _count(cursor: Cursor) -> int:

@@ -39,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     made = _parser("pto", DESCRIPTION, EPILOG)
     found = made.add_subparsers(metavar="COMMAND", required=True)
     _add_readers(found)
+    _add_prove(found)
     _add_opt(found)
     _add_emit(found)
     _add_run(found)
@@ -84,6 +85,23 @@ def _add_readers(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     command = _add(found, "check", commands.check, "say whether files hold sound modules")
     command.add_argument("files", metavar="FILE|DIR", nargs="+", help="`.pto` files, or folders of them")
     command.add_argument("--target", metavar="NAME", help="also refuse what this target does not support")
+
+
+PROVE_EPILOG = """\
+Prints what is refuted, with the smallest counter-example, and what is unknown, with a reason. A refutation is
+exit status 1. Needs the extra `pto-wsp[prove]`.
+
+example:
+  pto prove program.pto --all"""
+
+
+def _add_prove(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _add(found, "prove", commands.prove_, "prove a program for all sizes", PROVE_EPILOG)
+    command.add_argument("file", metavar="FILE", help="a `.pto` file")
+    command.add_argument("--entry", metavar="NAME", help="the function; the module's entry without it")
+    command.add_argument("--all", action="store_true", help="print what is proved, too")
+    waits = "print which earlier tasks each task waits for, as expressions of its loop variables, instead"
+    command.add_argument("--waits", action="store_true", help=waits)
 
 
 def _add_opt(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

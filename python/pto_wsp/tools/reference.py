@@ -58,7 +58,8 @@ SUBJECTS: dict[str, Subject] = {
     "workloads": _subject(
         "Workloads",
         "Generating tasks: loops, axes, indices and values that a run decides.",
-        """workload lang.workload.workload.Workload sequential combine tier lang.workload.axes.Loops
+        """workload lang.workload.workload.Workload sequential combine tier assume distinct
+        lang.workload.axes.Loops
         lang.workload.broadcast.All lang.workload.tasks.Handle group_by
         slot_set_i64 slot_set_u64 slot_set_bool slot_load_i64 slot_load_u64 slot_load_bool
         slot_i64 slot_u64 slot_bool symbol_i64 symbol_u64 symbol_f32""",
@@ -66,6 +67,15 @@ SUBJECTS: dict[str, Subject] = {
         Loops="P",
         All="ALL",
         Handle="Handle",
+    ),
+    "networks": _subject(
+        "Networks of processes",
+        "Processes with program orders of their own, connected by channels. [Processes](../processes.md) is "
+        "the guide.",
+        "Channel lang.workload.channels.ChannelToken process network replicate "
+        "lang.workload.networks.ProcessFunction",
+        ChannelToken="ChannelToken",
+        ProcessFunction="ProcessFunction",
     ),
     "data": _subject(
         "Tensors, axes and element types",
@@ -85,12 +95,20 @@ SUBJECTS: dict[str, Subject] = {
         TaskGraph="TaskGraph",
         GraphTask="GraphTask",
     ),
+    "simulation": _subject(
+        "Simulated time",
+        "Devices and reports of the target `sim`. [Simulated time](../simulation.md) is the guide.",
+        """simulation.compare simulation.Comparison simulation.expect_cycles simulation.report_of
+        simulation.SimulationReport simulation.get_device simulation.preset_names simulation.Device
+        simulation.CoreKind simulation.Route simulation.Cache simulation.Dispatchers simulation.HostLink
+        simulation.InstructionCost""",
+    ),
     "schedules": _subject(
         "Schedules",
         "Policies of a schedule. [Schedules](../schedules.md) is the guide, "
         "[Policies](../policies.md) the table by target.",
-        """Schedule DispatchPolicy Pools ReadyPolicy StartPolicy TaskWindow WindowMode TimingPolicy Deps
-        StorePolicy TracePolicy""",
+        """Schedule Strategies stage DispatchPolicy Pools ReadyPolicy StartPolicy TaskWindow WindowMode
+        TimingPolicy Deps StorePolicy TracePolicy""",
     ),
     "builder": _subject(
         "Function builder and text",
@@ -162,8 +180,8 @@ def entries() -> Iterator[tuple[str, str, str]]:
 
 
 HIDDEN = frozenset(
-    """engine_settings engine_key engine_limit refusal default require_unscheduled specialise among having
-    is_current is_generic identity called accepts physical_dims pack_into trace at key_expr policy
+    """engine_settings engine_keys engine_operand refusal default require_unscheduled specialise among having
+    is_current is_generic identity called accepts physical_dims pack_into trace at key_exprs policy
     title expr where loc""".split()
 )
 """Members that other layers of the package call, and users do not."""

@@ -223,7 +223,7 @@ def test_a_long_task_that_starts_last_is_told() -> None:
     late = simulated(ragged_totals, arrays, lambda _, task: 600_000 if task == 19 else 50_000)
     found = only(late, "idle-workers")
     assert "the last task of `total_of` runs 550 us while no other task runs" in found.message
-    assert "ReadyPolicy.priority(lambda t: t.args.x.rows)" in found.example
+    assert ".order_by(lambda t: -t.args.x.rows)" in found.example
     assert not advise(simulated(ragged_totals, arrays, lambda _, t: 600_000 if t == 0 else 50_000))
 
 

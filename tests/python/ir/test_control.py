@@ -114,7 +114,7 @@ def test_mistakes(name: str) -> None:
         ((SizeParam("p", value=Var("q")), SizeParam("q", value=Var("p"))), "follows from itself"),
         ((SizeParam("p", 3, value=Var("n")),), "two values"),
         ((SizeParam("p", value=Element("lengths", (Const(0),))),), "more than sizes"),
-        ((TensorParam("T", TensorType(i32, (3, 1)), is_distinct=True),), "may be equal"),
+        ((TensorParam("T", TensorType(f32, (3, 1)), is_distinct=True),), "does not hold integers"),
         ((TensorParam("T", TensorType(i64, ("n",)), axis="kv"),), "cannot hold offsets"),
         ((TensorParam("T", TensorType(i32, ("n",)), None, True, axis="kv"),), "cannot hold offsets"),
         ((RaggedParam("kv", "b"),), "not what its axis needs"),

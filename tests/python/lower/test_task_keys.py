@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pto_wsp import DispatchPolicy, P, ReadyPolicy, Schedule, Tensor, f32, group_by, i32, parse, workload
+from pto_wsp import DispatchPolicy, P, Schedule, Tensor, f32, group_by, i32, parse, workload
 from pto_wsp.errors import BadKey
 from pto_wsp.ir.module import Module
 from pto_wsp.lower.bytecode import Op
@@ -27,7 +27,7 @@ def scheduled(schedule: Schedule) -> Module:
 
 
 def amounts(module: Module) -> list[tuple[Op, int]]:
-    return [(op, a) for op, a, _ in instructions(lower(module)) if op in (Op.TASK, Op.KEY, Op.PRIORITY)]
+    return [(op, a) for op, a, _ in instructions(lower(module)) if op in (Op.TASK, Op.KEY, Op.ORDER)]
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,14 @@ def test_the_axis_of_a_loop_is_declared_and_does_not_follow_from_the_name_of_a_t
 def test_tasks_without_a_name_of_the_key_have_none() -> None:
     by_head = Schedule().dispatch(DispatchPolicy.affinity(lambda t: t.h))
     assert amounts(scheduled(by_head)) == [(Op.TASK, 0), (Op.KEY, 0), (Op.TASK, 1)]
-    both = by_head.task_graph(ready=ReadyPolicy.priority(lambda t: t.b))
+    both = by_head.order_by(lambda t: t.b, lambda t: t.h)
     assert amounts(scheduled(both)) == [
         (Op.TASK, 0),
         (Op.KEY, 0),
-        (Op.PRIORITY, 0),
+        (Op.ORDER, 0),
+        (Op.ORDER, 1),
         (Op.TASK, 1),
-        (Op.PRIORITY, 0),
+        (Op.ORDER, 0),
     ]
 
 

@@ -14,7 +14,6 @@ from pto_wsp import (
     InOut,
     P,
     Program,
-    ReadyPolicy,
     Schedule,
     StartPolicy,
     TaskWindow,
@@ -46,7 +45,7 @@ CPU, INTERP = bump_often.compile("cpu"), bump_often.compile("interp")
 SCHEDULES = {
     "default": Schedule(),
     "window": Schedule().task_graph(window=TaskWindow(2)),
-    "priority": Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: -t.i)),
+    "order_by": Schedule().order_by(lambda t: t.i),
     "paced": Schedule().timing(TimingPolicy.rate_limit(100)),
     "building": Schedule().task_graph(start=StartPolicy.after_build()),
     "graph": Schedule().task_graph(start=StartPolicy.threshold(1000)),

@@ -133,13 +133,17 @@ def rows(X: Tensor[f32, "n", 1, 8]):
 
 
 @pytest.mark.parametrize(
-    ("ready", "recorded"),
-    [(ReadyPolicy.work_steal(), 0), (ReadyPolicy.fifo(), 8), (ReadyPolicy.priority(lambda t: t.i), 8)],
+    ("schedule", "recorded"),
+    [
+        (TWO.task_graph(ready=ReadyPolicy.work_steal()), 0),
+        (TWO.task_graph(ready=ReadyPolicy.fifo()), 8),
+        (TWO.order_by(lambda t: t.i), 8),
+    ],
     ids=str,
 )
-def test_ready_tasks_run_at_once_unless_an_order_is_asked_for(ready: ReadyPolicy, recorded: int) -> None:
+def test_ready_tasks_run_at_once_unless_an_order_is_asked_for(schedule: Schedule, recorded: int) -> None:
     program = rows.compile("cpu")
-    program.reschedule(TWO.task_graph(ready=ready))
+    program.reschedule(schedule)
     program.run(X=np.zeros((8, 1, 8), np.float32), workers=1)
     assert program.stats is not None
     found = program.stats.counters["dispatcher_recorded"]

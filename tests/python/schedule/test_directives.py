@@ -15,7 +15,7 @@ from pto_wsp import Schedule, _native, parse
 from pto_wsp.errors import InvalidIR, UnsupportedByTarget, WrongValue
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import TaskIndex, TaskKernel
-from pto_wsp.ir.schedule import Directive, Directives
+from pto_wsp.ir.schedule import Directive, Directives, Stage
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.schedule.registry import CONFLICTS, DIRECTIVES
 from pto_wsp.runtime.options import run_options
@@ -29,7 +29,9 @@ POLICIES = [(kind, policy) for kind in DIRECTIVES.values() for policy in kind.po
 
 
 def sample(kind: type[Directive], name: str) -> Directive:
-    values = {"key": TaskIndex("i"), "n": 3, "bounds": (4, 9)}
+    index = TaskIndex("i")
+    values = {"key": index, "keys": (index, TaskKernel()), "n": 3, "bounds": (4, 9)}
+    values["stages"] = (Stage(("cube",), 1), Stage(("vector", "bump"), 2))
     return kind(name, **{p.field: values[p.field] for p in kind.policies[name].takes})
 
 
@@ -69,7 +71,8 @@ def test_every_policy_names_a_test_of_its_effect() -> None:
 @pytest.mark.parametrize("kind", DIRECTIVES.values(), ids=lambda kind: kind.kind)
 def test_nothing_that_a_schedule_says_is_ignored(kind: type[Directive]) -> None:
     """Every directive but the default, and each of its parameters, changes what the engine gets."""
-    others = {"key": TaskKernel(), "n": 2, "bounds": (5, 9)}
+    others = {"key": TaskKernel(), "keys": (TaskIndex("i"),), "n": 2, "bounds": (5, 9)}
+    others["stages"] = (Stage(("cube",), 1), Stage(("vector",), 2))
     for policy in kind.policies.values():
         directive = sample(kind, policy.name)
         is_default = directive == kind.default() or policy.name == "hybrid"

@@ -16,6 +16,7 @@ from pto_wsp import (
     P,
     Pools,
     Program,
+    Ragged,
     ReadyPolicy,
     Scalar,
     Schedule,
@@ -31,12 +32,13 @@ from pto_wsp import (
     i64,
     kernel,
     pto,
+    stage,
     workload,
 )
-from pto_wsp.errors import UnsupportedByTarget, WindowFull, WrongValue
+from pto_wsp.errors import BadKey, UnsupportedByTarget, WindowFull, WrongValue
 from pto_wsp.runtime.trace import TaskEvent, Trace
 from pto_wsp.visualize.timeline import STALLS
-from tests.python.schedule.programs import totals
+from tests.python.schedule.programs import total, totals
 
 
 @kernel
@@ -137,23 +139,33 @@ def starts(trace: Trace) -> list[tuple[str, tuple[int, ...]]]:
     return [(event.kernel, event.keys) for event in events]
 
 
-def test_the_largest_key_of_the_ready_starts_first() -> None:
-    by_row = Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: 10 * t.i + t.j))
-    order = [keys for kernel, keys in starts(run(STEPS, by_row, 1)) if len(keys) == 2 and kernel == "bump"]
-    assert order == sorted(order, reverse=True)
-    kernels = Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.kernel == drop))
-    order = starts(run(STEPS, kernels, 1))
+def test_the_least_keys_of_the_ready_start_first() -> None:
+    backwards = Schedule().order_by(lambda t: -t.i, lambda t: -t.j)
+    for start in (StartPolicy.immediate(), StartPolicy.after_build()):
+        order = starts(run(STEPS, backwards.task_graph(start=start), 1))
+        bumps = [keys for kernel, keys in order if len(keys) == 2 and kernel == "bump"]
+        assert bumps == sorted(bumps, reverse=True)
+        order = starts(run(STEPS, Schedule().order_by(lambda t: t.j, lambda t: -t.i), 1))
+        bumps = [keys for kernel, keys in order if len(keys) == 2 and kernel == "bump"]
+        assert bumps == sorted(bumps, key=lambda keys: (keys[1], -keys[0]))
+    order = starts(run(STEPS, Schedule().order_by(lambda t: t.kernel != drop), 1))
     bumps = [place for place, (kernel, keys) in enumerate(order) if kernel == "bump" and len(keys) == 2]
     assert len(bumps) == 30 and all(order[at + 1] == ("drop", order[at][1]) for at in bumps)
+    for by in (Schedule().order_by(lambda t: t.i, lambda t: t.kernel), Schedule().order_by(lambda t: t.i)):
+        rows = [keys[0] for _, keys in starts(run(STEPS, by, 1)) if len(keys) == 2]
+        assert rows == sorted(rows)
 
 
-def test_tasks_without_a_key_have_priority_0() -> None:
-    later = Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.i - 10))
+def test_keys_that_a_task_lacks_are_0() -> None:
+    later = Schedule().order_by(lambda t: 10 - t.i)
     assert starts(run(STEPS, later, 1))[0] == ("bump", (0,))
+    second = starts(run(STEPS, Schedule().order_by(lambda t: t.kernel, lambda t: 1 + t.i), 1))
+    bumps = [("bump", (i, j)) for i in range(6) for j in range(5)]
+    assert second[:31] == [("bump", (0,)), *bumps]
 
 
 def test_a_window_bounds_how_far_a_run_looks_ahead() -> None:
-    schedule = Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.i), window=TaskWindow(4))
+    schedule = Schedule().task_graph(window=TaskWindow(4)).order_by(lambda t: -t.i)
     order = [keys[0] for _, keys in starts(run(STEPS, schedule, 1)) if len(keys) == 2]
     assert order != sorted(order, reverse=True) and order[0] == 0
     assert counter("max_recorded") <= 4 and counter("window_stalls") > 0
@@ -167,17 +179,18 @@ def test_fifo_starts_tasks_in_program_order() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 64])
 def test_windows_bound_what_is_recorded(n: int) -> None:
-    for ready in (ReadyPolicy.work_steal(), ReadyPolicy.fifo(), ReadyPolicy.priority(lambda t: -t.i)):
-        run(STEPS, Schedule().task_graph(window=TaskWindow(n), ready=ready), 3)
+    fifo = Schedule().task_graph(ready=ReadyPolicy.fifo())
+    for schedule in (Schedule(), fifo, Schedule().order_by(lambda t: t.i)):
+        run(STEPS, schedule.task_graph(window=TaskWindow(n)), 3)
         assert counter("max_recorded") <= n
 
 
 def test_abort_ends_the_run_before_the_task_that_has_no_room() -> None:
-    policies = {"ready": ReadyPolicy.priority(lambda t: t.i)}
+    ordered = Schedule().order_by(lambda t: -t.i)
     x, z = np.zeros(SHAPE, np.float32), np.zeros((1, 8), np.float32)
-    STEPS.reschedule(Schedule().task_graph(window=TaskWindow(61, mode=WindowMode.ABORT), **policies))
+    STEPS.reschedule(ordered.task_graph(window=TaskWindow(61, mode=WindowMode.ABORT)))
     STEPS.run(X=x, Z=z, workers=1)
-    STEPS.reschedule(Schedule().task_graph(window=TaskWindow(9, mode=WindowMode.ABORT), **policies))
+    STEPS.reschedule(ordered.task_graph(window=TaskWindow(9, mode=WindowMode.ABORT)))
     with pytest.raises(WindowFull) as caught:
         STEPS.run(X=x, Z=z, workers=1)
     assert caught.value.tasks_before == 9
@@ -254,8 +267,8 @@ def test_no_task_starts_before_so_many_are_made(n: int) -> None:
         assert counter("replayed")
 
 
-def test_with_a_threshold_the_largest_key_of_all_starts_first() -> None:
-    by_row = Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.i), start=StartPolicy.threshold(61))
+def test_with_a_threshold_the_least_key_of_all_starts_first() -> None:
+    by_row = Schedule().task_graph(start=StartPolicy.threshold(61)).order_by(lambda t: -t.i)
     order = [keys[0] for _, keys in starts(run(STEPS, by_row, 1)) if len(keys) == 2]
     assert order == sorted(order, reverse=True)
 
@@ -293,41 +306,82 @@ def test_batches_start_one_after_the_other(n: int) -> None:
     for schedule in (
         Schedule(),
         Schedule().task_graph(window=TaskWindow(2)),
-        Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.i)),
+        Schedule().order_by(lambda t: -t.i),
     ):
         trace = run(STEPS, schedule.timing(TimingPolicy.batched(n)), 3)
         for first in range(n, len(trace), n):
             assert trace.end_ns[:first].max() <= trace.start_ns[first:].min()
 
 
-def test_within_a_batch_the_largest_key_starts_first() -> None:
-    schedule = (
-        Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.i)).timing(TimingPolicy.batched(20))
-    )
+def test_within_a_batch_the_least_key_starts_first() -> None:
+    schedule = Schedule().order_by(lambda t: -t.i).timing(TimingPolicy.batched(20))
     order = [keys[0] for _, keys in starts(run(STEPS, schedule, 1)) if len(keys) == 2]
     assert order == [*[1] * 10, *[0] * 10, *[3] * 10, *[2] * 10, *[5] * 10, *[4] * 10]
 
 
-def test_streams_take_turns() -> None:
-    rows = Schedule().stream_by(lambda t: t.i)
+def test_values_take_turns() -> None:
     for n, groups in (
         (6, [range(6)]),
         (2, [range(2), range(2, 4), range(4, 6)]),
         (1, [[i] for i in range(6)]),
     ):
-        order = starts(run(STEPS, rows.timing(TimingPolicy.interleaved(n)), 1))
+        order = starts(run(STEPS, Schedule().interleave(lambda t: t.i, n), 1))
         expected = [i for group in groups for _ in range(10) for i in group]
         assert [keys[0] for _, keys in order if len(keys) == 2] == expected
         assert order[0] == ("bump", (0,))
 
 
-def test_turns_need_streams_and_no_other_order() -> None:
-    turns = Schedule().timing(TimingPolicy.interleaved(2))
-    with pytest.raises(UnsupportedByTarget, match="no streams"):
-        STEPS.reschedule(turns)
-    for ready in (ReadyPolicy.priority(lambda t: t.i), ReadyPolicy.fifo()):
-        with pytest.raises(UnsupportedByTarget, match=f"decided by {ready.name}"):
-            STEPS.reschedule(turns.streams(2).task_graph(ready=ready))
+def test_keys_order_the_tasks_of_values_that_take_turns() -> None:
+    by_kernel = Schedule().interleave(lambda t: t.i, 2).order_by(lambda t: t.kernel)
+    for start in (StartPolicy.immediate(), StartPolicy.after_build()):
+        order = starts(run(STEPS, by_kernel.task_graph(start=start), 1))[1:]
+        groups = [(i, kernel) for i in range(3) for kernel in ("bump", "drop") for _ in range(10)]
+        assert [(keys[0] // 2, kernel) for kernel, keys in order] == groups
+
+
+def test_turns_allow_no_program_order() -> None:
+    with pytest.raises(UnsupportedByTarget, match="decided by fifo"):
+        STEPS.reschedule(Schedule().interleave(lambda t: t.i, 2).task_graph(ready=ReadyPolicy.fifo()))
+
+
+def most_in_flight(events: list[TaskEvent], place: int) -> int:
+    """Return the most values of a key that were between their first start and their last end at a time."""
+    values = [[e for e in events if e.keys[place] == value] for value in {e.keys[place] for e in events}]
+    spans = [(min(e.start_ns for e in each), max(e.end_ns for e in each)) for each in values]
+    return max(sum(begin <= at < end for begin, end in spans) for at, _ in spans)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 100])
+def test_so_many_values_are_in_flight(n: int) -> None:
+    in_flight = Schedule().concurrent(lambda t: t.i, max=n)
+    for schedule in (
+        in_flight,
+        in_flight.dispatch(DispatchPolicy.round_robin(3)).task_graph(window=TaskWindow(2)),
+        in_flight.order_by(lambda t: -t.i),
+        in_flight.task_graph(start=StartPolicy.after_build()).order_by(lambda t: t.j),
+    ):
+        for _ in range(5):
+            events = [e for e in run(STEPS, schedule, 4) if len(e.keys) == 2]
+            assert most_in_flight(events, 0) <= n
+            assert n > 1 or one_at_a_time_by(events, 0)
+
+
+def one_at_a_time_by(events: list[TaskEvent], place: int) -> bool:
+    """Whether the values of a key follow each other in order."""
+    order = [e.keys[place] for e in sorted(events, key=lambda e: e.start_ns)]
+    return order == sorted(order)
+
+
+def test_values_in_flight_are_used() -> None:
+    """With room for two rows, the two that are admitted start in any order."""
+    ordered = Schedule().concurrent(lambda t: t.i, max=2).order_by(lambda t: -t.i)
+    order = [keys[0] for _, keys in starts(run(STEPS, ordered, 1)) if len(keys) == 2]
+    assert order == [i for i in (1, 0, 3, 2, 5, 4) for _ in range(10)]
+
+
+def test_keys_without_a_loop_are_not_in_flight() -> None:
+    with pytest.raises(UnsupportedByTarget, match="follows no loop"):
+        STEPS.reschedule(Schedule().concurrent(lambda t: t.kernel, max=2))
 
 
 @pytest.mark.parametrize("start", [StartPolicy.immediate(), StartPolicy.after_build()])
@@ -427,9 +481,118 @@ def test_kernels_run_on_workers_for_their_cores(n: int | None, workers: int) -> 
     assert CORES.stats is not None and len(CORES.stats.counters["lanes_queued"]) == 3
 
 
+def run_cores(schedule: Schedule, workers: int, n: int = 200) -> Trace:
+    """Run CORES under a schedule, compare with program order, and return the trace."""
+    expected = np.random.default_rng(0).standard_normal((n, 1, 8)).astype(np.float32)
+    x = expected.copy()
+    CORES.reschedule(Schedule())
+    CORES.run(X=expected, workers=1)
+    CORES.reschedule(schedule)
+    CORES.run(X=x, workers=workers, trace=True)
+    assert x.tobytes() == expected.tobytes() and CORES.trace is not None
+    return CORES.trace
+
+
+@pytest.mark.parametrize(("workers", "split"), [(1, [1, 1]), (2, [1, 1]), (3, [1, 2]), (6, [2, 4])])
+def test_stages_share_the_workers(workers: int, split: list[int]) -> None:
+    stages = Schedule().pipeline(stage(cube, cores=8), stage("vector", cores=16))
+    for schedule in (
+        stages,
+        stages.task_graph(start=StartPolicy.after_build()),
+        stages.order_by(lambda t: -t.i),
+    ):
+        for event in run_cores(schedule, workers):
+            if workers > 1 and event.kernel != "bump":
+                assert (event.worker < split[0]) == (event.kernel == "cube")
+        assert CORES.stats is not None and CORES.stats.counters["pool_workers"] == split
+
+
+def test_stages_of_unknown_kernels_are_refused() -> None:
+    with pytest.raises(BadKey, match="no kernel is called `vektor`"):
+        CORES.reschedule(Schedule().pipeline(stage(cube, cores=8), stage("vektor", cores=16)))
+
+
+@kernel
+def slow_load(x: InOut[Tile[1, 64, f32]], n: Scalar[i64]):
+    for _ in range(n):
+        pto.store(x, x + 1.0)
+
+
+@kernel
+def slow_exp(x: InOut[Tile[1, 64, f32]], n: Scalar[i64]):
+    for _ in range(n):
+        pto.store(x, pto.exp(x * 0.001))
+
+
+@workload
+def classes(X: Tensor[f32, "n", 1, 64], Y: Tensor[f32, "n", 1, 64], rounds: Scalar[i64]):
+    for i in P("n"):
+        slow_load[i](x=X[i], n=rounds)
+    for i in P("n"):
+        slow_exp[i](x=Y[i], n=rounds)
+
+
+def test_both_classes_run_at_a_time() -> None:
+    """Worker 0 takes the first class and worker 1 the second one, and each helps when its own is done."""
+    program = classes.compile("cpu")
+    overlap = Schedule().overlap(stage(slow_load, cores=1), stage(slow_exp, cores=1))
+    for schedule in (overlap, overlap.task_graph(start=StartPolicy.after_build())):
+        program.reschedule(schedule)
+        found: list[list[str]] = [[], []]
+        while not (found[0] and found[1]):  # else one thread has had no core for the whole run
+            x, y = np.zeros((2, 40, 1, 64), np.float32)
+            program.run(X=x, Y=y, rounds=2000, workers=2, trace=True)
+            assert program.trace is not None
+            events = sorted(program.trace, key=lambda e: e.start_ns)
+            found = [[e.kernel for e in events if e.worker == worker] for worker in (0, 1)]
+        assert found[0][0] == "slow_load" and found[1][0] == "slow_exp"
+        assert sum(a != b for kernels in found for a, b in pairwise(kernels)) <= 1
+    program.run(X=x, Y=y, rounds=1, workers=1)
+
+
+@workload
+def uneven(rows: Ragged["batch"], X: Tensor[f32, "tokens", 4, 8], Y: Tensor[f32, "batch", 4, 1, 8]):
+    for b in P("batch"):
+        for h in P(4):
+            total[b, h](x=X[rows[b], h], y=Y[b, h])
+
+
+def test_the_longest_tasks_start_first() -> None:
+    program = uneven.compile("cpu")
+    lengths = np.random.default_rng(0).permutation(40) + 1
+    x = np.ones((int(lengths.sum()), 4, 8), np.float32)
+    for start in (StartPolicy.immediate(), StartPolicy.after_build()):
+        program.reschedule(Schedule().load_balance().task_graph(start=start))
+        y = np.empty((40, 4, 1, 8), np.float32)
+        program.run(rows=Ragged.lengths(lengths), X=x, Y=y, workers=1, trace=True)
+        assert program.trace is not None and (y[:, 0, 0, 0] == lengths).all()
+        order = [int(lengths[keys[0]]) for _, keys in starts(program.trace)]
+        assert order == sorted(order, reverse=True)
+    program.reschedule(Schedule().load_balance().order_by(lambda t: t.h))
+    program.run(rows=Ragged.lengths(lengths), X=x, Y=y, workers=1, trace=True)
+    order = [(keys[1], -int(lengths[keys[0]])) for _, keys in starts(program.trace)]
+    assert order == sorted(order)
+
+
+def test_stated_costs_go_before_elements() -> None:
+    @kernel(cost=lambda p: 100 * p.i)
+    def costly(x: InOut[Tile[1, 8, f32]], i: Scalar[i64]):
+        pto.store(x, x + 1.0)
+
+    @workload
+    def costs(X: Tensor[f32, "n", 1, 8]):
+        for i in P("n"):
+            costly[i](x=X[i], i=i)
+
+    program = costs.load_balance().compile("cpu")
+    program.run(X=np.zeros((30, 1, 8), np.float32), workers=1, trace=True)
+    assert program.trace is not None
+    assert [keys[0] for _, keys in starts(program.trace)] == [*range(29, -1, -1)]
+
+
 def test_dispatchers_count_what_they_make_and_wait_for() -> None:
     def counts(schedule: Schedule, name: str) -> list[int]:
-        CORES.reschedule(schedule.task_graph(ready=ReadyPolicy.priority(lambda t: -t.kernel)))
+        CORES.reschedule(schedule.order_by(lambda t: t.kernel))
         CORES.run(X=np.zeros((50, 1, 8), np.float32), workers=2, trace=True)
         assert CORES.stats is not None and CORES.trace is not None
         counters = CORES.stats.counters
@@ -477,9 +640,8 @@ def test_the_counters_of_the_guide_are_there() -> None:
 
 def test_what_stops_a_dispatcher_is_counted() -> None:
     """One thread walks as far as it can before it does anything else."""
-    by_row = ReadyPolicy.priority(lambda t: t.i)
     x, z, counts = np.ones(SHAPE, np.float32), np.ones((1, 8), np.float32), np.zeros((40, 1, 4), np.int32)
-    STEPS.reschedule(Schedule().task_graph(window=TaskWindow(1), ready=by_row))
+    STEPS.reschedule(Schedule().task_graph(window=TaskWindow(1)).order_by(lambda t: -t.i))
     STEPS.run(X=x, Z=z, workers=1)
     CHOSEN.reschedule(Schedule().dispatch(DispatchPolicy.affinity(lambda t: t.i, 2)))
     CHOSEN.run(Counts=counts, X=np.ones((40, 1, 8), np.float32), workers=1)

@@ -35,10 +35,10 @@ def check(data: st.DataObject, module: Module, sample: object, scalars: list[int
         schedule = data.draw(schedules(module))
         workers, jitter = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 2**31))
         note(f"{Module('', schedule=schedule)} on {workers} workers, jitter {jitter}")
-        engine.reschedule(verify(module.with_schedule(schedule)))
+        engine = engine.rescheduled(verify(module.with_schedule(schedule)))
         found = run(workers, jitter)
         assert found == expected or has_run_less(schedule, found, expected)
-    engine.reschedule(module.with_schedule(Directives()))
+    engine = engine.rescheduled(module.with_schedule(Directives()))
     assert run(2, 0) == expected
 
 

@@ -22,6 +22,7 @@ from pto_wsp import (
     combine,
     parse,
     sequential,
+    stage,
     workload,
 )
 from pto_wsp.errors import (
@@ -49,10 +50,14 @@ EVERYTHING = (
     .dispatch(DispatchPolicy.affinity(lambda t: t.b // 2, 4))
     .task_graph(
         window=TaskWindow(8192, "tasks", WindowMode.STALL),
-        ready=ReadyPolicy.priority(lambda t: (t.kernel == total).where(t.args.x.rows, 0)),
         start=StartPolicy.threshold(64),
         deps=Deps.hybrid(),
     )
+    .order_by(lambda t: (t.kernel == total).where(-t.args.x.rows, 0), lambda t: t.b)
+    .interleave(lambda t: t.b, 3)
+    .concurrent(lambda t: t.b, max=4)
+    .load_balance()
+    .pipeline(stage(total, cores=8), stage("bump", cores=16))
 )
 
 
@@ -68,8 +73,12 @@ def test_text_of_a_schedule_stands_behind_the_functions() -> None:
         "SCHEDULE {\n"
         "  dispatch = affinity(%t.b // 2, n = 4)\n"
         "  window = stall(n = 8192)\n"
-        "  ready = priority(select(%t.kernel == %kernel.total, dim(%t.args.x, 0), 0))\n"
+        "  ready = order_by(select(%t.kernel == %kernel.total, -dim(%t.args.x, 0), 0), %t.b)\n"
         "  start = threshold(n = 64)\n"
+        "  interleave = by(%t.b, n = 3)\n"
+        "  load_balance = by_cost\n"
+        "  concurrent = by(%t.b, n = 4)\n"
+        "  pools = pipeline(stage(%kernel.total, n = 8), stage(%kernel.bump, n = 16))\n"
         "  deps = hybrid\n"
         "}\n"
     )
@@ -144,7 +153,21 @@ def test_keys_that_are_no_integers_are_refused(function: Key) -> None:
         lambda: DispatchPolicy.threshold(3, [4]),
         lambda: TimingPolicy.batched(0),
         lambda: TimingPolicy.rate_limit(0.5),
-        lambda: TimingPolicy.interleaved(None),
+        lambda: Schedule().order_by(),
+        lambda: Schedule().load_balance(by="size"),
+        lambda: Schedule().pipeline(stage("total", cores=1)),
+        lambda: Schedule().pipeline(stage("total", cores=1), "bump"),
+        lambda: Schedule().pipeline(stage("total", cores=1), stage("bump", "total", cores=1)),
+        lambda: Schedule().overlap(stage("total", cores=1), total),
+        lambda: stage("total", cores=0),
+        lambda: stage(3, cores=1),
+        lambda: stage(cores=1),
+        lambda: Schedule().order_by(*[lambda t: t.b] * 5),
+        lambda: Schedule().order_by(3),
+        lambda: Schedule().interleave(lambda t: t.b, 0),
+        lambda: Schedule().interleave(4, 2),
+        lambda: Schedule().concurrent(lambda t: t.b, max=0),
+        lambda: Schedule().concurrent(lambda t: t.b, max=65537),
         lambda: Pools.custom(lambda t: t.b, range(8)),
         lambda: Pools.by_exec_unit(-1),
         lambda: Pools.by_exec_unit(0),
@@ -183,7 +206,7 @@ def test_refusals_say_where_and_what_else_there_is() -> None:
     with pytest.raises(UnsupportedByTarget, match="as `trace` it takes `off`") as caught:
         program.reschedule(Schedule().task_graph(trace=TracePolicy.tasks()))
     assert caught.value.loc is not None and caught.value.loc.file == __file__
-    turns = totals.timing(TimingPolicy.interleaved(2))
+    turns = totals.interleave(lambda t: t.b, 2).task_graph(ready=ReadyPolicy.fifo())
     with pytest.raises(UnsupportedByTarget, match="together with the other policies") as caught:
         turns.compile("cpu")
     assert caught.value.loc is not None and caught.value.loc.file == __file__

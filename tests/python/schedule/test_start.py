@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pto_wsp import DispatchPolicy, Ragged, ReadyPolicy, Schedule, StartPolicy, TaskWindow, WindowMode
+from pto_wsp import DispatchPolicy, Ragged, Schedule, StartPolicy, TaskWindow, WindowMode
 from pto_wsp.runtime.program import Program
 from tests.python.schedule.programs import totals
 
@@ -62,7 +62,7 @@ def test_a_run_that_starts_at_once_keeps_nothing(program: Program) -> None:
     [
         Schedule().dispatch(DispatchPolicy.affinity(lambda t: t.b)),
         Schedule().task_graph(window=TaskWindow(64, "tasks", WindowMode.STALL)),
-        Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: t.b)),
+        Schedule().order_by(lambda t: t.b),
     ],
     ids=["dispatch", "window", "ready"],
 )

@@ -21,12 +21,13 @@ from pto_wsp import (
     TaskWindow,
     TimingPolicy,
     WindowMode,
+    stage,
 )
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.lang.schedule.registry import DIRECTIVES, every_kind
 from pto_wsp.runtime.trace import TaskEvent, Trace
 from tests.generators.drawing import DRAWS, Draw, tries
-from tests.python.schedule.test_effects import STEPS, counter, one_at_a_time, run
+from tests.python.schedule.test_effects import STEPS, counter, most_in_flight, one_at_a_time, run
 
 TASKS = 61
 RATE = 50_000
@@ -88,6 +89,36 @@ def paced(run: Run) -> bool:
     return bool(run.trace.start_ns.max() - run.trace.start_ns.min() >= 60 * 1e9 / RATE * 0.99)
 
 
+def ranks(run: Run) -> dict[int, tuple[tuple[int, ...], int]]:
+    """Return where each task comes among those that are ready."""
+    is_ordered, takes_turns = run.of_kind["ready"].name == "order_by", run.of_kind["interleave"].name == "by"
+
+    def keys(event: TaskEvent) -> tuple[int, ...]:
+        if len(event.keys) == 1:
+            return (0, 0, 0)
+        i, j = event.keys
+        position = 2 * i + (event.kernel == "drop") + 1
+        rest = (-i, -j) if is_ordered else (position * takes_turns, 0)
+        return (j // 2 * takes_turns, *rest)
+
+    return {e.task: (keys(e), e.task) for e in run.events}
+
+
+def all_before(run: Run) -> dict[int, set[int]]:
+    """Return the tasks that each task must wait for."""
+    before = {e.task: {e.task - 1} if e.kernel == "drop" else set[int]() for e in run.events}
+    for lane in lanes(run):
+        for one, two in pairwise(lane):
+            before[two.task].add(one.task)
+    if run.of_kind["timing"].name == "batched":
+        for task in range(TASKS):
+            before[task] |= set(range(task // 7 * 7))
+    if run.of_kind["concurrent"].name == "by":
+        for e in run.events:
+            before[e.task] |= set(range(max(e.keys[0] - 1, 0) * 10 if len(e.keys) == 2 else 0))
+    return before
+
+
 def in_order(run: Run) -> bool:
     """Whether one worker has started, each time, the first of those that could start.
 
@@ -95,25 +126,14 @@ def in_order(run: Run) -> bool:
     """
     if run.workers > 1 or run.of_kind["window"].n == 5:
         return True
-    priority = run.of_kind["ready"].name == "priority"
-    rank = {
-        e.task: (-(10 * e.keys[0] + e.keys[1]) if priority and len(e.keys) == 2 else 0, e.task)
-        for e in run.events
-    }
-    before = {e.task: {e.task - 1} if e.kernel == "drop" else set() for e in run.events}
-    for lane in lanes(run):
-        for one, two in pairwise(lane):
-            before[two.task].add(one.task)
-    if run.of_kind["timing"].name == "batched":
-        for task in range(TASKS):
-            before[task] |= set(range(task // 7 * 7))
+    rank, before = ranks(run), all_before(run)
     left, done, latest = set(range(TASKS)), set[int](), -1
     for event in sorted(run.events, key=lambda e: e.start_ns):
         ready = [task for task in left if before[task] <= done]
         goes_on = (
             event.task == latest + 1
             and event.task in ready
-            and rank[event.task][0] == rank.get(latest, (0,))[0]
+            and rank[event.task][0] == rank.get(latest, ((0, 0, 0),))[0]
         )
         if not goes_on and event.task != min(ready, key=rank.__getitem__):
             return False
@@ -124,11 +144,17 @@ def in_order(run: Run) -> bool:
 
 
 def taking_turns(run: Run) -> bool:
-    """Whether one worker took tasks of the first two streams by turns, where these wait for no others."""
-    if run.workers > 1 or run.of_kind["window"].n == 5 or run.of_kind["streams"].name != "by":
+    """Whether one worker took tasks of the first two columns by turns, where these wait for no others."""
+    names = [run.of_kind[kind].name for kind in ("ready", "streams", "timing", "concurrent")]
+    if run.workers > 1 or run.of_kind["window"].n == 5 or names != ["work_steal", "off", "immediate", "off"]:
         return True
     order = [e.keys[1] for e in sorted(run.events, key=lambda e: e.start_ns) if len(e.keys) == 2]
     return order[:24] == [0, 1] * 12
+
+
+def in_flight(run: Run) -> bool:
+    events = [e for e in run.events if len(e.keys) == 2]
+    return most_in_flight(events, 0) <= 2
 
 
 def built(run: Run) -> bool:
@@ -138,6 +164,13 @@ def built(run: Run) -> bool:
 
 def in_pools(run: Run) -> bool:
     return all(len(e.keys) == 1 or e.worker == e.keys[0] % 2 or run.workers == 1 for e in run.events)
+
+
+STAGES = stage("bump", cores=1), stage("drop", cores=1)
+
+
+def in_stages(run: Run) -> bool:
+    return all(e.worker == (e.kernel == "drop") or run.workers == 1 for e in run.events)
 
 
 Promise = Callable[[Run], bool]
@@ -172,7 +205,7 @@ PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
     },
     "ready": {
         "fifo": (Schedule().task_graph(ready=ReadyPolicy.fifo()), in_order),
-        "priority": (Schedule().task_graph(ready=ReadyPolicy.priority(lambda t: 10 * t.i + t.j)), in_order),
+        "order_by": (Schedule().order_by(lambda t: -t.i, lambda t: -t.j), in_order),
     },
     "start": {
         "threshold": (Schedule().task_graph(start=StartPolicy.threshold(20)), built),
@@ -184,12 +217,16 @@ PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
     },
     "timing": {
         "batched": (Schedule().timing(TimingPolicy.batched(7)), batched),
-        "interleaved": (Schedule().timing(TimingPolicy.interleaved(2)), taking_turns),
         "rate_limit": (Schedule().timing(TimingPolicy.rate_limit(RATE)), paced),
     },
+    "interleave": {"by": (Schedule().interleave(lambda t: t.j, 2), taking_turns)},
+    "load_balance": {"by_cost": (Schedule().load_balance(), in_order)},
+    "concurrent": {"by": (Schedule().concurrent(lambda t: t.i, max=2), in_flight)},
     "pools": {
         "by_exec_unit": (Schedule().task_graph(pools=Pools.by_exec_unit(1)), lambda r: True),
         "custom": (Schedule().task_graph(pools=Pools.custom(lambda t: t.i, [1])), in_pools),
+        "pipeline": (Schedule().pipeline(*STAGES), in_stages),
+        "overlap": (Schedule().overlap(*STAGES), lambda r: counter("dispatchers") > 0),
     },
     "stores": {"cached": (Schedule().task_graph(stores=StorePolicy.cached()), lambda r: True)},
     "deps": {
@@ -203,12 +240,8 @@ PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
 
 def refusal(policies: dict[str, str]) -> str | None:
     """Return what a schedule of these policies is refused for."""
-    ready, timing = policies.get("ready"), policies.get("timing")
-    if timing == "interleaved" and "streams" not in policies:
-        return "no streams"
-    if timing == "interleaved" and ready is not None:
-        return f"decided by {ready}"
-    return None
+    is_refused = policies.get("ready") == "fifo" and policies.keys() & {"interleave", "load_balance"}
+    return "decided by fifo" if is_refused else None
 
 
 def check(policies: dict[str, str], workers: int) -> None:

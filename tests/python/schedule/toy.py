@@ -39,6 +39,6 @@ class Toy(Directive):
         """Return the dispatchers and the window."""
         return {**self.policy.settings, "window": self.n}
 
-    def engine_key(self, kernel: KernelFunction) -> Expr | None:
+    def engine_keys(self, kernel: KernelFunction) -> tuple[Expr, ...]:
         """Return whether the key is odd."""
-        return None if self.key is None else Binary("mod", self.key, Const(2))
+        return tuple(Binary("mod", key, Const(2)) for key in self.key_exprs)

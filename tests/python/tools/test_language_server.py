@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pto_wsp.tools.language_server.checking import check_python, check_text
-from pto_wsp.tools.language_server.findings import Finding
 from pto_wsp.tools.language_server.hovering import hover, word_at
+from pto_wsp.tools.language_server.remarks import Remark
 
 GOOD = """\
 import numpy as np
@@ -42,9 +42,9 @@ func @rowmax(%x: memref<8x8xf32>) -> InCore {
 """
 
 
-def only(found: list[Finding]) -> Finding:
-    (finding,) = found
-    return finding
+def only(found: list[Remark]) -> Remark:
+    (remark,) = found
+    return remark
 
 
 def test_a_good_document_has_no_findings_and_is_not_run(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_imports_beside_the_document_are_found(tmp_path: Path) -> None:
 
 def test_text_has_its_first_error() -> None:
     assert check_text("/nowhere/a.pto", GOOD) != []
-    finding = only(check_text("/nowhere/a.pto", TEXT.replace("memref", "memory")))
-    assert finding.line == 3 and finding.message
+    remark = only(check_text("/nowhere/a.pto", TEXT.replace("memref", "memory")))
+    assert remark.line == 3 and remark.message
 
 
 def test_words_and_what_they_mean() -> None:

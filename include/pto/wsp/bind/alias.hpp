@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which bound arrays are one memory: identical views share a group, partial overlap is an error.
+/// Finds aliases among the bound arrays: identical views share a group, partial overlap is an error.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace pto::wsp::bind {
 
-/// An array as the caller holds it. Strides count bytes and may have any sign until `check_array` has passed.
+/// An array of the caller. Strides are in bytes and may have any sign until `check_array` accepts it.
 struct ArrayRef {
   void* data = nullptr;
   DType dtype = DType::f32;

@@ -42,8 +42,8 @@ inline void check_stride(const ArrayRef& array, int d, bool is_written, size_t t
     fail("inner-stride", "the innermost dimension of an array is not contiguous");
 }
 
-/// Whether two elements of an array may be one memory: a dimension steps over less than those with smaller
-/// steps span.
+/// Whether two elements of an array may share memory: the step of a dimension is less than the span of the
+/// dimensions with smaller steps.
 inline bool may_overlap_itself(const ArrayRef& array) {
   for (int d = 0; d < array.rank; ++d) {
     int64_t span = dtype_bytes(array.dtype);

@@ -11,9 +11,9 @@
 
 namespace pto::wsp::bind {
 
-/// The elements are read from the caller's arrays once. What is checked is therefore what a run uses, even if
-/// another thread writes the arrays in between. Tensors that tasks write are not copied: they decide through
-/// flush points alone. Copies have no gaps.
+/// The elements are read from the caller's arrays once. So a run uses exactly the checked elements, even if
+/// another thread writes the arrays in between. Tensors that tasks write are not copied, because they decide
+/// only through flush points. Copies have no gaps.
 class DecidingElements {
  public:
   DecidingElements(const bytecode::Program& program, const std::vector<ArrayRef>& arrays)

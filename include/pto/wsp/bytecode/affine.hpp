@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Abstract values of expressions: an affine form over loop registers where there is one, and always a range.
+/// Abstract values of expressions: a range, and an affine form over loop registers if there is one.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct Term {
   uint32_t reg;
 };
 
-/// What is known of an expression. `terms` and `c0` count only if `affine`.
+/// The abstract value of an expression. `terms` and `c0` are valid only if `affine`.
 struct Abstract {
   bool affine = true;
   int64_t c0 = 0;
@@ -50,7 +50,7 @@ struct Abstract {
 
 inline Abstract constant_value(int64_t value) { return {true, value, {}, {value, value}}; }
 
-/// What the enclosing loops say about a register.
+/// Facts about a register from the enclosing loops.
 struct RegisterFacts {
   enum Kind : uint8_t { kIndex, kStart, kLength } kind = kIndex;
   Range range{0, 0};
@@ -84,8 +84,8 @@ inline void drop_register(std::vector<Term>& terms, uint32_t reg) {
 /// Coefficients stay below this, so that sums of coefficient times register never leave 128 bits.
 inline constexpr int64_t kMaxCoefficient = int64_t{1} << 50;
 
-/// The largest number of terms of an affine form; what has more is evaluated from its postfix code. Programs
-/// that loops and sizes make have a few.
+/// The largest number of terms of an affine form. Longer sums are evaluated from postfix code. Ordinary
+/// programs have a few terms.
 inline constexpr size_t kMaxTerms = 64;
 
 /// Bounds of `a & b`, `a | b` and `a ^ b`: none of them has more bits than its operands.
@@ -139,7 +139,7 @@ inline WideRange binary_range(Op op, Range a, Range b) {
 
 }  // namespace detail
 
-/// Evaluates expressions over what is known of the registers.
+/// Evaluates expressions over the facts about registers.
 class AbstractEvaluator {
  public:
   /// `shapes` holds the extents of every tensor.
@@ -188,7 +188,7 @@ class AbstractEvaluator {
     return {true, 0, {scaled_index ? Term{facts.tile, facts.index_reg} : Term{1, reg}}, facts.range};
   }
 
-  /// The sum of two values, if it fits i64 whatever the registers hold.
+  /// The sum of two values, if it fits i64 for all values of the registers.
   Abstract sum(const Abstract& a, const Abstract& b, bool& may_fail) const {
     return binary(Op::EXPR_ADD, a, b, may_fail);
   }
@@ -240,7 +240,7 @@ class AbstractEvaluator {
     }
   }
 
-  /// The value is the first operand; the second one is the largest value that it may have.
+  /// The value is the first operand; the second operand is its upper bound.
   void within(std::vector<Abstract>& stack, bool& may_fail) const {
     const Abstract limit = std::move(stack.back());
     stack.pop_back();

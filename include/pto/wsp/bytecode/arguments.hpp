@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What kernels are called with: the views and scalars of every site, filled in from registers.
+/// The arguments of kernels: the views and scalars of every site, filled in from registers.
 ///
-/// A part of an argument that depends on loops alone changes only when one of them advances. A walk in
-/// program order fills it in there (`enter`), and fills in the rest at each task (`fill_rest`). A worker that
-/// runs tasks in another order fills in everything (`fill`).
+/// A part of an argument that depends only on loops changes only when one of them advances. A walk in program
+/// order fills it in then (`enter`), and fills in the rest at each task (`fill_rest`). A worker that runs
+/// tasks in another order fills in all parts (`fill`).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,10 @@ namespace pto::wsp::bytecode {
 
 class Arguments {
  public:
-  /// Fits `plan`, for tensors that begin at `bases`.
+  Arguments() = default;
+  Arguments(const Arguments&) = delete;
+
+  /// Binds to `plan`, with tensors at `bases`.
   void bind(const Plan& plan, const std::vector<char*>& bases) {
     if (number_ != plan.number) build(plan);
     plan_ = &plan;
@@ -30,11 +33,11 @@ class Arguments {
     const View* views;
     const Scalar* scalars;
     bool is_plain;   ///< no workspace, no blocks, no written rows
-    bool is_simple;  ///< plain, and once its loops are entered there is nothing left to check or to fill in
+    bool is_simple;  ///< plain, and complete without checks after its loops are entered
   };
   const Call& call(uint32_t site) const { return calls_[site]; }
 
-  /// Where the indices of an io begin, or null if it is not a row set.
+  /// The first index of a row set, or null for other arguments.
   const int32_t* indices(uint32_t io) const {
     const int32_t rows = plan_->ios[io].rows;
     return rows < 0 ? nullptr : reinterpret_cast<const int32_t*>(bases_[plan_->rows[size_t(rows)].tensor]);
@@ -42,18 +45,15 @@ class Arguments {
 
   void fill(uint32_t site, const int64_t* registers) { store(sites_[site].all, registers); }
   void fill_rest(uint32_t site, const int64_t* registers) { store(sites_[site].rest, registers); }
-  /// Fills in what changes with an iteration of `loop`.
+  /// Fills in the parts that change with an iteration of `loop`.
   void enter(uint32_t loop, const int64_t* registers) { store(loops_[loop], registers); }
+  /// The same for generated source. It stays where it is, and is of the plan that is bound.
+  const walk::Arguments& of_walk() const { return of_walk_; }
 
  private:
-  /// Eight bytes of an argument: `base + coef * register`.
-  struct Line {
-    char* target;
-    uint64_t base;
-    uint64_t coef;
-    uint32_t reg;
-    int32_t tensor;  ///< whose address is part of `base`, or -1
-  };
+  using Line = walk::Line;
+  using Section = walk::Section;
+  using Stores = walk::Stores;
 
   /// Eight bytes of an argument: `base + sum of terms + sum of parts`.
   struct Form {
@@ -69,21 +69,11 @@ class Arguments {
     uint64_t scale;
   };
 
-  /// Entries [first, end) of `lines_` or `forms_`.
-  struct Section {
-    uint32_t first, end;
-    bool is_empty() const { return first == end; }
-  };
-
-  struct Stores {
-    Section lines, forms;
-  };
-
   struct SiteStores {
     Stores all, rest;  ///< `rest` are the last ones of `all`
   };
 
-  /// A part of an argument before it is known who fills it in. `loop` is a loop, or one of these.
+  /// A part of an argument, and the loop that fills it in, or one of these values.
   static constexpr int32_t kNever = -2;   ///< it does not change
   static constexpr int32_t kAtTask = -1;  ///< it depends on more than loops
   struct Draft {
@@ -93,7 +83,7 @@ class Arguments {
 
   void build(const Plan& plan) {
     plan_ = &plan;
-    number_ = 0;  // until all of it is there: memory may run out
+    number_ = 0;  // 0 until all parts exist, because memory may run out
     views_ = plan.views;
     bases_.assign(plan.layouts.size(), nullptr);
     scalars_.resize(plan.scalars.size());
@@ -127,7 +117,12 @@ class Arguments {
       loops_.push_back(add({first, last}, 0, [](int32_t) { return true; }));
       first = last;
     }
+    of_walk_ = {lines_.data(), loops_.data(), this, store_forms};
     number_ = plan_->number;
+  }
+
+  static void store_forms(void* arguments, const Section& forms, const int64_t* registers) {
+    static_cast<Arguments*>(arguments)->store({{0, 0}, forms}, registers);
   }
 
   SiteStores add_site(const std::vector<Draft>& drafts, size_t first) {
@@ -175,7 +170,7 @@ class Arguments {
             if (add->kind == Patch::kAddData) add_part(drafts.back().form, add->value, add->scale);
           }
           break;
-        case Patch::kAddData: break;  // part of the kSetData before it
+        case Patch::kAddData: break;  // part of the previous kSetData
         case Patch::kExtent:
           drafts.push_back({make_form(&view.shape[patch->slot], patch->value, 1, -1), 0});
           break;
@@ -217,8 +212,8 @@ class Arguments {
     ++form.num_parts;
   }
 
-  /// The innermost loop around a site that a part of its arguments depends on, if a task of the site is part
-  /// of every iteration: one that is seldom there should not cost time when it is not.
+  /// The innermost loop around a site that a part of its arguments depends on, if every iteration has a task
+  /// of the site. Otherwise iterations without the task would pay for it.
   int32_t loop_of(const Form& form, uint32_t site) const {
     if (form.num_parts > 0) return kAtTask;
     if (form.num_terms == 0) return kNever;
@@ -295,6 +290,7 @@ class Arguments {
   std::vector<Call> calls_;
   std::vector<Stores> loops_;
   Stores fixed_{};
+  walk::Arguments of_walk_;
 };
 
 }  // namespace pto::wsp::bytecode

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tasks without a program: a graph that is recorded task by task runs one body for each of them.
+/// Tasks without a program: a graph that is recorded task by task runs one body per task.
 #pragma once
 
 #include "pto/wsp/bytecode/plan.hpp"
@@ -10,7 +10,7 @@ namespace pto::wsp::bytecode {
 class Body {
  public:
   virtual ~Body() = default;
-  /// Runs the task with the number of the context in the graph; returns what kernels return.
+  /// Runs the task whose number is in the context; returns the result of a kernel.
   virtual int32_t run(const TaskContext& context) = 0;
 };
 
@@ -22,8 +22,8 @@ inline int32_t run_body(const View*, const Scalar* scalars, const TaskContext* c
 
 }  // namespace detail
 
-/// A plan with one site, whose tasks run `body`. `none` is a program without anything, which the plan refers
-/// to, as it does to the body.
+/// Returns a plan with one site whose tasks run `body`. The plan refers to `body` and to the empty program
+/// `none`.
 inline Plan plan_of_body(const Program& none, Body& body) {
   static const KernelInfo kernel{"body", detail::run_body, nullptr, 0, 1, 0, 1, Unit::any, {}};
   Plan plan{};

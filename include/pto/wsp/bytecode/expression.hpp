@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What an expression means: exact i64 arithmetic, evaluated from its postfix code.
+/// The meaning of expressions: exact i64 arithmetic, evaluated from postfix code.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 
 #include "pto/wsp/bytecode/program.hpp"
+#include "pto/wsp/walk.hpp"
 
 namespace pto::wsp::bytecode {
 
-/// Where the elements of a tensor lie that expressions read.
-struct ElementSource {
-  const char* base = nullptr;
-  const int64_t* shape = nullptr;   ///< per dimension
-  const int64_t* stride = nullptr;  ///< per dimension, in elements
-  DType dtype = DType::i64;
-};
+using walk::ElementSource;
 
 /// A program with the values its symbols have in one run.
 struct Bindings {
@@ -28,8 +23,8 @@ struct Bindings {
 /// Why an expression has no value.
 enum class Fault : uint8_t { kNone, kOverflow, kDivision, kOutside, kShift, kBelowZero, kBeyond };
 
-/// A value, or the fault that keeps an expression from having one. Faults travel with values, so that the arm
-/// of a select that is not chosen may have one.
+/// A value or a fault. Faults propagate like values, because the arm of a select that is not chosen may have
+/// one.
 struct Outcome {
   int64_t value;  ///< kOutside: the index; kShift: the distance; kBelowZero, kBeyond: the value
   Fault fault;
@@ -80,7 +75,7 @@ inline Fault apply_binary(Op op, int64_t a, int64_t b, int64_t& result) {
     case Op::EXPR_FLOORDIV:
     case Op::EXPR_MOD:
       if (b == 0) return Fault::kDivision;
-      // The one quotient that does not fit; its remainder does, but the machine's division traps on both.
+      // The quotient overflows. The remainder does not, but the division instruction traps on both.
       if (b == -1) {
         result = 0;
         if (op == Op::EXPR_FLOORDIV) overflow = __builtin_sub_overflow(int64_t{0}, a, &result);
@@ -139,7 +134,7 @@ inline Outcome read_element(const Bindings& bindings, Instruction in, uint32_t p
   int64_t offset = 0;
   for (uint32_t d = 0; d < in.operand2; ++d) offset += indices[d] * source.stride[d];
   const int64_t value = read_integer(source.base + offset * dtype_bytes(source.dtype), source.dtype);
-  // The one integer type that reaches beyond i64.
+  // Only u64 exceeds i64.
   if (source.dtype == DType::u64 && value < 0) return {0, Fault::kOverflow, 0, pc};
   return {value, Fault::kNone, 0, pc};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The PTOW bytecode: what a lowered workload looks like in memory. The prose is docs/bytecode.md.
+/// The PTOW bytecode: the memory format of a lowered workload. docs/bytecode.md describes it.
 ///
 /// Layout: Header, then the sections it counts, each starting at a multiple of 8 bytes, in this order:
 /// Instruction[num_instructions], AxisDescriptor[num_axes], KernelDescriptor[num_kernels],
@@ -15,13 +15,14 @@
 namespace pto::wsp::bytecode {
 
 inline constexpr uint32_t kMagic = 0x50544F57;  // "PTOW"
-inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kVersion = 5;
 
-inline constexpr uint32_t kMaxLoopDepth = 16;   ///< nesting of loops
-inline constexpr uint32_t kMaxCondDepth = 256;  ///< nesting of conditions: an else-if chain nests
-inline constexpr uint32_t kMaxExprStack = 32;   ///< operands alive while an expression is evaluated
+inline constexpr uint32_t kMaxLoopDepth = 16;    ///< nesting of loops
+inline constexpr uint32_t kMaxCondDepth = 256;   ///< nesting of conditions: an else-if chain nests
+inline constexpr int64_t kMaxBuffers = 1 << 20;  ///< of a channel
+inline constexpr uint32_t kMaxExprStack = 32;    ///< operands alive while an expression is evaluated
 
-/// Opcodes. 0x00-0x4F are seed 002's; what it leaves free is extended from 0x18, 0x25, 0x35 and 0x50.
+/// Opcodes. Ranges from 0x18, 0x25, 0x35, 0x48 and 0x50 extend the original numbering of 0x00 to 0x4F.
 // clang-format off
 enum class Op : uint8_t {
   HALT = 0x00,  ///< end of the program
@@ -36,10 +37,12 @@ enum class Op : uint8_t {
   ELSE = 0x1A,          ///< operand2 = index of its COND; at most one, and nothing of a loop in between
   END_COND = 0x1B,      ///< operand2 = index of its COND
   SET = 0x1C,           ///< operand1 = a register that no axis owns, operand2 = expression
+  PROCESS = 0x1E,       ///< operand2 = index of its END_PROCESS; a network has nothing outside of processes
+  END_PROCESS = 0x1F,   ///< operand2 = index of its PROCESS
   FAIL = 0x1D,          ///< operand1 = the compiler's number of the reason, operand2 = expression to report
 
   // Tasks: TASK, then num_scalars PARAM_*, then num_io times (IO_*, then one DIM_* per tensor dimension), then
-  // at most one each of WORKSPACE, COST, KEY, PRIORITY, STREAM and POOL, and any number of AFTER, in this order.
+  // at most one each of WORKSPACE, COST and the marks (see Mark), and any number of AFTER, in this order.
   TASK = 0x20,           ///< operand1 = kernel, operand2 = num_io << 16 | num_scalars
   PARAM_CONST = 0x21,    ///< operand2 = constant holding the Scalar's bits
   PARAM_LOOPVAR = 0x22,  ///< operand2 = register
@@ -60,9 +63,20 @@ enum class Op : uint8_t {
   WORKSPACE = 0x35,      ///< operand2 = expression: bytes
   COST = 0x36,           ///< operand2 = expression: estimated nanoseconds
   KEY = 0x37,            ///< operand2 = expression: which dispatcher; operand1 = n: it lies in [0, n), 0: anywhere
-  PRIORITY = 0x38,       ///< operand2 = expression: of tasks that are ready, the largest starts first
+  ORDER = 0x38,          ///< operand2 = expression: number operand1 of the keys by which ready tasks start
   STREAM = 0x39,         ///< operand2 = expression: tasks of one stream start in program order, one at a time
   POOL = 0x3A,           ///< operand2 = expression: of the workers, those of this pool run the task
+  TURN = 0x3B,           ///< operand2 = expression: tasks of different numbers take turns
+  ADMIT = 0x3C,          ///< operand2 = expression: tasks of n numbers may be in flight
+  GROUP = 0x3D,          ///< operand2 = expression: of the workers of its pool, those of this group run the task
+
+  // Tokens. operand1 = the first of the registers of a token, which no axis owns: its buffer, its number in the
+  // channel, then its scalars, which SETs in front of a SEND give.
+  SEND = 0x48,         ///< operand2 = ring: waits for a buffer, which the tasks up to END_SEND write
+  END_SEND = 0x49,     ///< operand2 = index of its SEND
+  RECEIVE = 0x4A,      ///< operand2 = ring: waits for a token, which the tasks up to END_RECEIVE read
+  END_RECEIVE = 0x4B,  ///< operand2 = index of its RECEIVE
+  RECEIVE_EACH = 0x4C, ///< RECEIVE as the first of a loop, which ends where the channel is closed
 
   // Expressions: postfix over i64, after HALT, each ended by EXPR_END. Named by their first instruction.
   EXPR_END = 0x50,
@@ -94,7 +108,7 @@ struct Instruction {
   uint32_t operand2;
 };
 
-/// Seed 002's header, then what this version adds.
+/// The original header, then the fields that this version adds.
 struct Header {
   uint32_t magic;
   uint32_t version;
@@ -133,6 +147,12 @@ struct KernelDescriptor {
   uint16_t reserved;
 };
 
+enum class ChannelKind : uint8_t {
+  NONE = 0,        ///< a tensor
+  RING = 1,        ///< the buffers of a channel, as many as dims[0]
+  RENDEZVOUS = 2,  ///< the one buffer of a channel whose sends end when their token is received
+};
+
 /// A tensor that the run binds. dims[d] >= 0 is a fixed size; dims[d] = -1 - s is the value of symbol s,
 /// taken from the first tensor that has it and checked for the others.
 struct TensorDescriptor {
@@ -140,7 +160,9 @@ struct TensorDescriptor {
   uint8_t rank;
   uint8_t written;   ///< 1 if some task writes it: a read-only array is then refused
   uint8_t distinct;  ///< 1 if its elements differ from each other by construction
-  uint8_t reserved[4];
+  ChannelKind channel;
+  uint8_t scalars;  ///< of each token of a channel
+  uint8_t reserved[2];
   int64_t dims[kMaxTensorRank];
 };
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Finds what is *late*: it depends on elements that tasks of the same run write.
+/// Finds the *late* parts of a program, which depend on elements that tasks of the same run write.
 ///
 /// A register is late if a SET of it reads a tensor that tasks write, or a late register, or is under late
 /// control. A loop or condition is late if its extent, tile or condition reads a late register, or if it is
-/// under late control. The same holds for a SET, a FAIL, and each argument of a task. What is not late is
-/// checked before the first task runs. The rest is checked when it is expanded.
+/// under late control. The same holds for a SET, a FAIL, and each argument of a task. Parts that are not late
+/// are checked before the first task runs. Late parts are checked when they are expanded.
 #pragma once
 
 #include <vector>
@@ -31,7 +31,9 @@ class LateAnalysis {
   void run() {
     find_dependences();
     for (size_t i = 0; i < steps_.size(); ++i) {
-      if (steps_[i].kind == Step::kSet && program_.sets[steps_[i].index].is_flush) mark(i);
+      const bool is_flush = steps_[i].kind == Step::kSet && program_.sets[steps_[i].index].is_flush;
+      const bool is_of_network = program_.is_network() && steps_[i].kind != Step::kHalt;
+      if (is_flush || is_of_network) mark(i);
     }
     while (!pending_.empty()) {
       const uint32_t reg = pending_.back();
@@ -101,10 +103,12 @@ class LateAnalysis {
                         [&](uint32_t pc) { io.is_late = io.is_late || is_late(pc); });
       }
     }
-    for (AmountForm* amount :
-         {&site.workspace, &site.cost, &site.key, &site.priority, &site.stream, &site.pool}) {
-      if (amount->expression != kNoExpression) amount->is_late = is_late(amount->expression);
-    }
+    const auto mark_amount = [&](AmountForm& amount) {
+      if (amount.expression != kNoExpression) amount.is_late = is_late(amount.expression);
+    };
+    mark_amount(site.workspace);
+    mark_amount(site.cost);
+    for (AmountForm& mark : site.marks) mark_amount(mark);
   }
 
   Program& program_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <vector>
 
 #include "pto/wsp/bytecode/affine.hpp"
@@ -14,13 +15,13 @@ namespace pto::wsp::bytecode {
 inline constexpr uint32_t kNoPostfix = 0xFFFFFFFFu;
 inline constexpr uint32_t kNoQuick = 0xFFFFFFFFu;
 
-/// An i64 that depends on registers: `c0 + sum(terms)`, or postfix code where it is not affine.
+/// An i64 that depends on registers: `c0 + sum(terms)`, or postfix code if it is not affine.
 struct Value {
   int64_t c0 = 0;
   uint32_t first_term = 0;
   uint32_t num_terms = 0;
   uint32_t postfix = kNoPostfix;
-  uint32_t quick = kNoQuick;  ///< where its quick code begins, if there is postfix code and it has some
+  uint32_t quick = kNoQuick;  ///< begin of its quick code, if it has any
 
   bool is_constant() const { return num_terms == 0 && postfix == kNoPostfix; }
 };
@@ -63,15 +64,9 @@ struct QuickSet {
   Value value;
 };
 
-/// Where the walk of a loop makes events of its own (see Event).
-enum class LoopEvents : uint8_t {
-  kNone,
-  kIterations,  ///< kUnit where an iteration begins, kUnitEnd after the last one
-  kWhole,       ///< kUnit where the loop begins, kUnitEnd after it
-  kGroups,      ///< kEnter, kIteration between iterations, kLeave
-};
+using walk::LoopEvents;
 
-/// What an Expander walks.
+/// A step of an Expander.
 struct QuickStep {
   Step::Kind kind;
   LoopEvents events;  ///< of the loop of a kLoop or kEndLoop
@@ -80,6 +75,10 @@ struct QuickStep {
   /// not hold (kCond), after the whole condition (kElse).
   uint32_t target;
 };
+
+static_assert(sizeof(QuickStep) == sizeof(walk::Step) &&
+                  offsetof(QuickStep, events) == offsetof(walk::Step, events),
+              "generated walks read steps");
 
 /// One dimension of a region. That of a DIM_ROWS lies in its index tensor.
 struct QuickDim {
@@ -99,25 +98,25 @@ struct QuickIo {
   Role role;
   uint8_t rank;
   uint8_t view_rank = 0;
-  bool is_proven = true;  ///< its region and its view are inside their bounds whatever the registers hold
+  bool is_proven = true;  ///< region and view are inside their bounds for all values of the registers
   uint32_t first_dim;
   int32_t rows = -1;     ///< index in Plan::rows if the region is a row set
   bool is_late = false;  ///< see late.hpp
 };
 
-/// How a row set lies in memory, and what is known of its indices.
+/// The memory layout of a row set, and facts about its indices.
 struct QuickRows {
   uint16_t tensor;         ///< the index tensor
   uint8_t num_merged = 0;  ///< dimensions that are indexed together with the first one
   int8_t unmerged = -1;    ///< a dimension whose stride keeps it from merging with the next one, or -1
-  int64_t size = 1;        ///< rows that there are to name
+  int64_t size = 1;        ///< number of rows of the tensor
   int64_t stride = 0;      ///< between rows, in elements
-  bool is_written;         ///< tasks write the indices: they are looked at when a task begins
+  bool is_written;         ///< tasks write the indices, so they are checked when a task begins
   bool is_distinct;        ///< no two elements of the index tensor are equal
-  bool is_inside = false;  ///< every element of the index tensor names a row
+  bool is_inside = false;  ///< every element of the index tensor is a row
 };
 
-/// Fills in what a view template leaves open: its data pointer, an extent or its indices.
+/// Fills in an open part of a view template: its data pointer, an extent or its indices.
 struct Patch {
   enum Kind : uint8_t { kSetData, kAddData, kExtent, kRows } kind;
   uint8_t slot;   ///< kExtent: dimension of the view
@@ -134,12 +133,11 @@ struct QuickScalar {
   bool is_late;  ///< see late.hpp
 };
 
-/// A number that a task states, if it does: bytes of workspace, nanoseconds, a key, a priority, a stream or a
-/// pool.
+/// An optional number of a task: bytes of workspace, nanoseconds, or a mark.
 struct QuickAmount {
   Value value;
   bool is_given = false;
-  bool is_proven = true;  ///< it has a value that it may have, whatever the registers hold
+  bool is_proven = true;  ///< its value is valid for all values of the registers
   bool is_late = false;   ///< see late.hpp
 };
 
@@ -155,7 +153,12 @@ struct QuickSite {
   uint32_t first_patch, num_patches;
   uint32_t first_scalar, num_scalars;
   uint32_t first_register, num_registers;  ///< the registers a task of this site needs to run
-  QuickAmount workspace, cost, key, priority, stream, pool;
+  QuickAmount workspace, cost;
+  QuickAmount marks[kNumMarks];
+
+  const QuickAmount& mark(Mark mark) const { return marks[size_t(mark)]; }
+  /// Number `i` of the keys by which ready tasks start.
+  const QuickAmount& order_key(uint32_t i) const { return marks[size_t(Mark::kOrder) + i]; }
 };
 
 struct Plan {
@@ -163,13 +166,13 @@ struct Plan {
   Plan(Plan&&) = default;
   Plan& operator=(Plan&&) = default;
 
-  uint64_t number = 0;  ///< no two plans of a process have the same; 0 is none
+  uint64_t number = 0;  ///< unique in the process; 0 is none
   Bindings bindings;
   std::vector<TensorLayout> layouts;
   std::vector<Term> terms;
   std::vector<QuickOp> quick_code;
   std::vector<QuickStep> steps;
-  std::vector<QuickStep> check_steps;  ///< what must be walked to check what is not late
+  std::vector<QuickStep> check_steps;  ///< the steps of the check of parts that are not late
   std::vector<QuickLoop> loops;
   std::vector<QuickCond> conds;
   std::vector<QuickSet> sets;
@@ -179,7 +182,7 @@ struct Plan {
   std::vector<QuickDim> dims;
   std::vector<QuickRows> rows;
   std::vector<View> views;         ///< templates, one per io
-  std::vector<uint64_t> streamed;  ///< tensors whose stores go past the caches (see streaming.hpp)
+  std::vector<uint64_t> streamed;  ///< tensors with streaming stores (see streaming.hpp)
   std::vector<Patch> patches;
   std::vector<QuickScalar> scalars;
   std::vector<uint32_t> registers;
@@ -220,7 +223,7 @@ inline uint64_t next_plan_number() {
   return ++num_plans;
 }
 
-/// Says where the elements lie that expressions of the plan read: `bases` holds the data of every tensor.
+/// Binds the elements that expressions of the plan read; `bases` holds the data of every tensor.
 inline void bind_elements(Plan& plan, const std::vector<char*>& bases) {
   plan.bindings.elements.resize(bases.size());
   for (size_t i = 0; i < bases.size(); ++i) {

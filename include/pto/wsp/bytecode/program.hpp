@@ -9,6 +9,7 @@
 
 #include "pto/wsp/bytecode/format.hpp"
 #include "pto/wsp/error.hpp"
+#include "pto/wsp/walk.hpp"
 
 namespace pto::wsp::bytecode {
 
@@ -44,6 +45,20 @@ struct FailForm {
   uint32_t value;  ///< expression
 };
 
+/// A PROCESS instruction.
+struct ProcessForm {
+  uint32_t pc;
+};
+
+/// A SEND, END_SEND, RECEIVE, END_RECEIVE or RECEIVE_EACH instruction.
+struct MoveForm {
+  Op op;
+  uint32_t pc;       ///< of the SEND or RECEIVE, also of one that ends
+  uint16_t tensor;   ///< the ring
+  uint16_t reg;      ///< the first register of the token
+  uint32_t process;  ///< in Program::processes
+};
+
 struct DimForm {
   Op op;            ///< DIM_INDEX, DIM_RANGE, DIM_TILE, DIM_FULL, DIM_ROWS or DIM_MERGED
   uint16_t axis;    ///< DIM_TILE
@@ -68,12 +83,32 @@ struct ParamForm {
   bool is_late = false;  ///< see late.hpp
 };
 
-/// A number that a task states in addition to its arguments, if it does, and the values that it may have.
+/// An optional number of a task besides its arguments, and its valid range.
 struct AmountForm {
   uint32_t expression = kNoExpression;
   bool is_late = false;  ///< see late.hpp
   int64_t least = 0;
   int64_t most = INT64_MAX;
+};
+
+/// The most keys by which ready tasks start.
+inline constexpr uint32_t kMaxOrderKeys = 4;
+
+/// Numbers that a task states for its schedule, in the order of their instructions.
+enum class Mark : uint8_t { kKey, kOrder, kStream = kOrder + kMaxOrderKeys, kTurn, kAdmit, kPool, kGroup };
+inline constexpr size_t kNumMarks = size_t(Mark::kGroup) + 1;
+
+/// The instruction of each mark; those of `num` keys state their number.
+struct MarkForm {
+  Op op;
+  Mark first;
+  uint32_t num = 1;
+};
+inline constexpr MarkForm kMarks[] = {
+    {Op::KEY, Mark::kKey},       {Op::ORDER, Mark::kOrder, kMaxOrderKeys},
+    {Op::STREAM, Mark::kStream}, {Op::TURN, Mark::kTurn},
+    {Op::ADMIT, Mark::kAdmit},   {Op::POOL, Mark::kPool},
+    {Op::GROUP, Mark::kGroup},
 };
 
 /// A TASK instruction: the place in the program that makes tasks of one kernel.
@@ -86,19 +121,33 @@ struct SiteForm {
   uint32_t num_io;
   uint32_t first_param;
   uint32_t num_params;
-  AmountForm workspace, cost, key, priority, stream, pool;
+  AmountForm workspace, cost;
+  AmountForm marks[kNumMarks];
   uint32_t first_after;  ///< in Program::afters
   uint32_t num_afters;
 };
 
 /// The statements in order: one step per instruction of structure and per TASK, then one HALT.
 struct Step {
-  enum Kind : uint8_t { kLoop, kEndLoop, kCond, kElse, kEndCond, kSet, kFail, kTask, kHalt } kind;
-  uint32_t index;        ///< loop, condition, set, fail or site
+  enum Kind : uint8_t {
+    kLoop,
+    kEndLoop,
+    kCond,
+    kElse,
+    kEndCond,
+    kSet,
+    kFail,
+    kTask,
+    kHalt,
+    kMove,
+    kProcess,
+    kEndProcess
+  } kind;
+  uint32_t index;        ///< loop, condition, set, fail, site, move or process
   bool is_late = false;  ///< see late.hpp
 };
 
-/// An expression: what the code after HALT says about it.
+/// Facts about an expression in the code after HALT.
 struct ExpressionForm {
   std::vector<uint32_t> registers;       ///< that it reads
   std::vector<uint32_t> loop_registers;  ///< those of them that axes own
@@ -120,6 +169,8 @@ struct Program {
   std::vector<CondForm> conds;
   std::vector<SetForm> sets;
   std::vector<FailForm> fails;
+  std::vector<ProcessForm> processes;  ///< of a network; else none
+  std::vector<MoveForm> moves;
   std::vector<SiteForm> sites;
   std::vector<IoForm> ios;
   std::vector<DimForm> dims;
@@ -130,6 +181,9 @@ struct Program {
   std::vector<bool> is_variable;       ///< per register: whether no axis owns it
   std::vector<bool> decides;  ///< per tensor: whether an expression or a row set reads elements of it
 
+  walk::WalkFn walk = nullptr;  ///< the walk as generated source, of the same steps; null if there is none
+
+  bool is_network() const { return !processes.empty(); }
   bool has_expression(uint64_t pc) const { return pc < expression_at.size() && expression_at[pc] >= 0; }
   const ExpressionForm& expression(uint32_t pc) const { return expressions[size_t(expression_at[pc])]; }
 };
@@ -139,7 +193,7 @@ inline bool is_in_every_iteration(const LoopForm& loop, const SiteForm& site) {
   return site.num_conds == loop.num_conds;
 }
 
-/// Calls `visit(expression)` for what a dimension evaluates.
+/// Calls `visit(expression)` for the expressions of a dimension.
 template <class Visit>
 void for_expressions(const DimForm& dim, Visit visit) {
   const bool has_extent = dim.op == Op::DIM_RANGE || dim.op == Op::DIM_ROWS;
@@ -147,7 +201,7 @@ void for_expressions(const DimForm& dim, Visit visit) {
   if (has_extent) visit(dim.extent);
 }
 
-/// Calls `visit(expression)` for what a task evaluates.
+/// Calls `visit(expression)` for the expressions of a task.
 template <class Visit>
 void for_expressions(const Program& program, const SiteForm& site, Visit visit) {
   for (uint32_t i = 0; i < site.num_params; ++i) {
@@ -159,13 +213,15 @@ void for_expressions(const Program& program, const SiteForm& site, Visit visit) 
     for (uint32_t d = 0; d < program.tensors[io.tensor].rank; ++d)
       for_expressions(program.dims[io.first_dim + d], visit);
   }
-  for (const AmountForm& amount :
-       {site.workspace, site.cost, site.key, site.priority, site.stream, site.pool}) {
+  const auto visit_amount = [&](const AmountForm& amount) {
     if (amount.expression != kNoExpression) visit(amount.expression);
-  }
+  };
+  visit_amount(site.workspace);
+  visit_amount(site.cost);
+  for (const AmountForm& mark : site.marks) visit_amount(mark);
 }
 
-/// Calls `visit(expression)` for what decides a step itself: nothing of a task.
+/// Calls `visit(expression)` for the expressions that decide a step itself, without those of tasks.
 template <class Visit>
 void for_expressions(const Program& program, const Step& step, Visit visit) {
   switch (step.kind) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The load step: a program and the bindings of one run become a plan.
+/// The load step: turns a program and the bindings of one run into a plan.
 ///
 /// Interval analysis decides here which regions are inside their tensors (`is_proven`). The others are
 /// checked by an exact expansion before the run (regions.hpp), or in the run if they are late. Nothing is an
@@ -73,10 +73,11 @@ class Quickener {
     return value;
   }
 
-  /// A variable is 0 or what some SET makes of variables of any value.
+  /// A variable is 0 or the value of some SET over variables of any value.
   void find_variable_ranges() {
-    if (program_.sets.empty()) return;
+    if (program_.sets.empty() && program_.moves.empty()) return;
     std::vector<Range> ranges(registers_.size(), Range{0, 0});
+    find_token_ranges(ranges);
     for (uint32_t reg = 0; reg < registers_.size(); ++reg) {
       if (program_.is_variable[reg]) registers_[reg].range = {kI64Min, kI64Max};
     }
@@ -93,6 +94,20 @@ class Quickener {
     plan_.quick_code.clear();
     for (uint32_t reg = 0; reg < registers_.size(); ++reg) {
       if (program_.is_variable[reg]) registers_[reg].range = ranges[reg];
+    }
+  }
+
+  /// What sends and receives make of registers; SETs make the scalars of a token that is sent.
+  void find_token_ranges(std::vector<Range>& ranges) const {
+    for (const MoveForm& move : program_.moves) {
+      const TensorDescriptor& ring = program_.tensors[move.tensor];
+      const auto widen = [&](uint32_t reg, Range to) {
+        ranges[reg] = {std::min(ranges[reg].lo, to.lo), std::max(ranges[reg].hi, to.hi)};
+      };
+      widen(move.reg, {0, ring.dims[0] - 1});
+      widen(move.reg + 1u, {0, kI64Max});
+      for (uint32_t i = 0; i < ring.scalars && move.op != Op::SEND; ++i)
+        widen(move.reg + 2u + i, {kI64Min, kI64Max});
     }
   }
 
@@ -171,10 +186,7 @@ class Quickener {
     site.num_patches = uint32_t(plan_.patches.size()) - site.first_patch;
     site.workspace = quicken_amount(form.workspace, site);
     site.cost = quicken_amount(form.cost, site);
-    site.key = quicken_amount(form.key, site);
-    site.priority = quicken_amount(form.priority, site);
-    site.stream = quicken_amount(form.stream, site);
-    site.pool = quicken_amount(form.pool, site);
+    for (size_t i = 0; i < kNumMarks; ++i) site.marks[i] = quicken_amount(form.marks[i], site);
     site.is_plain = !site.has_written_rows && !site.workspace.is_given && site.kernel->block_dim == 1;
     collect_registers(site);
     plan_.max_scalars = std::max(plan_.max_scalars, site.num_scalars);
@@ -251,7 +263,7 @@ class Quickener {
     plan_.views.push_back(templ);
   }
 
-  /// Finds how the rows of a row set lie in memory.
+  /// Finds the memory layout of the rows of a row set.
   int32_t quicken_rows(const IoForm& form, const TensorLayout& layout, QuickSite& site) {
     const DimForm* dims = program_.dims.data() + form.first_dim;
     const TensorDescriptor& indices = program_.tensors[dims[0].tensor];
@@ -268,7 +280,7 @@ class Quickener {
     return int32_t(plan_.rows.size() - 1);
   }
 
-  /// Indices that are written in parts are distinct at each moment, but not between moments.
+  /// Indices that tasks write in parts are distinct at each time, but not between different times.
   void distrust_parts(const IoForm& form) {
     const auto first = program_.dims.begin() + form.first_dim;
     const auto is_whole = [](const DimForm& dim) { return dim.op == Op::DIM_FULL; };
@@ -278,7 +290,7 @@ class Quickener {
     }
   }
 
-  /// From the inside out; the strides of dimensions of one element say nothing.
+  /// Merges dimensions from the innermost one. Strides of dimensions with one element are ignored.
   static void merge(QuickRows& rows, const TensorLayout& layout) {
     rows.size = 1;
     rows.stride = layout.stride[rows.num_merged];
@@ -319,7 +331,7 @@ class Quickener {
     if (form.op == Op::DIM_INDEX || is_range) start = quicken(form.start);
     if (is_range) extent = quicken(form.extent);
     dim.may_fail = start.may_fail || extent.may_fail;
-    // Whether indices name rows is never known here.
+    // Indices are not checked here.
     dim.is_proven =
         !dim.may_fail && form.op != Op::DIM_ROWS && is_inside(form, start.form, extent.form, size);
     dim.start = start.value;
@@ -343,7 +355,7 @@ class Quickener {
       plan_.patches.push_back({Patch::kAddData, 0, uint16_t(view), dim.start, stride_bytes});
       return;
     }
-    // A start that is never reached may be far outside; wrapping keeps that defined.
+    // A start that never runs may be far outside; wrapping keeps the arithmetic defined.
     const auto multiply = [stride_bytes](int64_t x) { return int64_t(uint64_t(x) * uint64_t(stride_bytes)); };
     offset.c0 = int64_t(uint64_t(offset.c0) + uint64_t(multiply(dim.start_form.c0)));
     for (const Term& term : dim.start_form.terms) offset.terms.push_back({multiply(term.coef), term.reg});

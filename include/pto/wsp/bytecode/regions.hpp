@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Checks regions against their tensors and kernel parameters, and all else that a task could be wrong in.
+/// Checks the regions of tasks against tensors and kernel parameters, and all other arguments.
 #pragma once
 
 #include "pto/wsp/bytecode/expander.hpp"
@@ -8,15 +8,15 @@
 
 namespace pto::wsp::bytecode {
 
-/// Checks one task at a time, for the values that the registers have at its place.
+/// Checks one task at a time, for the current values of the registers.
 class TaskChecker {
  public:
   explicit TaskChecker(const Plan& plan) : plan_(plan) {}
 
   /// Throws `region-outside`, `view-shape`, `inner-stride`, `rows-outside`, `rows-repeat`, `rows-stride`,
   /// `negative-workspace`, `negative-cost`, `key-outside` or an expression's error if an argument of a task
-  /// would be wrong: one that is late (see late.hpp) if `late`, else one that is not.
-  /// Indices that tasks write are left to the worker: they are not known yet.
+  /// is wrong. It checks late arguments (see late.hpp) if `late`, else the others. The worker checks indices
+  /// that tasks write, because they are not known yet.
   void check(const QuickSite& site, const int64_t* registers, bool late) {
     try {
       check_arguments(site, registers, late);
@@ -53,10 +53,8 @@ class TaskChecker {
     };
     check(site.workspace, form.workspace, "negative-workspace", "a task's workspace is negative");
     check(site.cost, form.cost, "negative-cost", "a task's cost is negative");
-    check(site.key, form.key, "key-outside", "a task's key is the number of no dispatcher");
-    for (const QuickAmount* amount : {&site.priority, &site.stream, &site.pool}) {
-      if (!amount->is_proven && amount->is_late == late) plan_.evaluate(amount->value, registers);
-    }
+    for (size_t i = 0; i < kNumMarks; ++i)
+      check(site.marks[i], form.marks[i], "key-outside", "a task's key is the number of no dispatcher");
   }
 
   void check_io(const QuickSite& site, uint32_t index, const int64_t* registers) {
@@ -140,9 +138,8 @@ bool check_all(const Plan& plan, Expander& expander, IsStopped is_stopped) {
 
 }  // namespace detail
 
-/// Checks what is not late. Throws what TaskChecker::check throws, or the error of a loop, a condition, a
-/// variable or a FAIL, if anything would be wrong. False if `is_stopped`, which is asked between tasks, put
-/// an end to it.
+/// Checks the parts that are not late. Throws the errors of TaskChecker::check, of a loop, a condition, a
+/// variable or a FAIL. Returns false if `is_stopped`, called between tasks, stopped it.
 /// \complexity linear in the number of steps that interval analysis left to check
 template <class IsStopped>
 bool check_regions(const Plan& plan, IsStopped is_stopped) {

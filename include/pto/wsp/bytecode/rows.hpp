@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Row sets: what their indices must be, and looking at the indices.
+/// Checks the indices of row sets.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,11 @@
 
 namespace pto::wsp::bytecode {
 
-/// Looks for what is wrong with the indices of row sets. One thread at a time uses it.
+/// Checks the indices of row sets. One thread at a time uses it.
 class RowChecker {
  public:
-  /// Looks at the `count` indices of a row set `io`, of which the first is at `position` of its tensor.
-  /// Throws `rows-outside` if one names no row, and `rows-repeat` if the row set is written and two are
-  /// equal.
+  /// Checks the `count` indices of a row set `io`; the first is at `position` of the index tensor. Throws
+  /// `rows-outside` if an index is not a row, and `rows-repeat` if the row set is written and two are equal.
   void check(const QuickRows& rows, const QuickIo& io, const int32_t* indices, int64_t position,
              int64_t count) {
     for (int64_t i = 0; i < count && !rows.is_inside; ++i) {
@@ -51,7 +50,7 @@ class RowChecker {
 
 namespace detail {
 
-/// Whether the values among `count` indices that name one of `size` rows differ from each other.
+/// Whether the values in [0, `size`) among `count` indices are distinct.
 inline bool are_distinct(const int32_t* indices, int64_t count, int64_t size) {
   if (size > 64 * count) {
     std::vector<int32_t> sorted(indices, indices + count);
@@ -68,7 +67,7 @@ inline bool are_distinct(const int32_t* indices, int64_t count, int64_t size) {
   return true;
 }
 
-/// Whether some row set that takes its indices from memory `indices` is written.
+/// Whether tasks write a row set with indices in memory `indices`.
 inline bool are_rows_written(const Plan& plan, uint32_t indices) {
   return std::any_of(plan.ios.begin(), plan.ios.end(), [&](const QuickIo& io) {
     return io.rows >= 0 && io.role != Role::in &&
@@ -89,8 +88,8 @@ inline void look_at(const Plan& plan, QuickRows& rows) {
 
 }  // namespace detail
 
-/// Looks at the index tensors that no task writes, once per run: whether all their elements name rows, and,
-/// where a row set is written, whether they are distinct. \pre bind_elements
+/// Checks the index tensors that no task writes, once per run: whether all elements are rows, and whether
+/// they are distinct if a row set is written. \pre bind_elements
 inline void look_at_rows(Plan& plan) {
   for (auto rows = plan.rows.begin(); rows != plan.rows.end(); ++rows) {
     const auto same = std::find_if(plan.rows.begin(), rows, [&](const QuickRows& other) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lays out the steps of a plan: those of a run, and the fewer ones that are walked to check it before.
+/// Lays out the steps of a plan: those of a run, and the subset that checks it before the run.
 #pragma once
 
 #include <utility>
@@ -12,8 +12,8 @@ namespace pto::wsp::bytecode {
 
 namespace detail {
 
-/// Finds the steps of a check: what is not late and could be an error, the control around it, and the
-/// variables that these read.
+/// Finds the steps of a check: parts that are not late and may fail, the control around them, and the
+/// variables that they read.
 class CheckSelector {
  public:
   explicit CheckSelector(const Plan& plan)
@@ -46,7 +46,7 @@ class CheckSelector {
  private:
   static constexpr size_t kNoBlock = SIZE_MAX;
 
-  /// Notes the block around each step, which of a step that ends or parts a block is that block.
+  /// Notes the block around each step. A step that ends or divides a block belongs to that block.
   void find_blocks() {
     size_t block = kNoBlock;
     for (size_t i = 0; i < program_.steps.size(); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which tensors are stored past the caches.
+/// Chooses the tensors with streaming stores, which bypass the caches.
 ///
 /// An ordinary store first reads the line that it replaces, and evicts other lines from the caches. Both are
 /// wasted for results that no task reads and that are too large to stay in the caches.
@@ -14,7 +14,7 @@
 
 namespace pto::wsp::bytecode {
 
-/// The least bytes of a tensor that is stored past the caches: four times the second-level caches of all
+/// The least size in bytes of a tensor with streaming stores: four times the second-level caches of all
 /// cores, or the size of the last level if that is smaller. The last level alone is not a good bound, because
 /// a virtual machine shares the one that it sees with others.
 inline uint64_t default_streaming_bytes() {
@@ -43,8 +43,8 @@ inline uint64_t tensor_bytes(const Plan& plan, size_t tensor) {
 
 }  // namespace detail
 
-/// Selects the tensors that are stored past the caches: they have at least this number of bytes, tasks write
-/// them, no task reads them, and nothing in the program depends on their elements.
+/// Selects the tensors with streaming stores: they have at least this number of bytes, tasks write them, no
+/// task reads them, and no control depends on their elements.
 inline void choose_streamed(Plan& plan, uint64_t least_bytes) {
   const Program& program = plan.program();
   std::vector<bool> is_kept(program.tensors.size(), false);  // per group

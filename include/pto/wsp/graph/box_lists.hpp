@@ -11,8 +11,8 @@
 
 namespace pto::wsp::graph {
 
-/// A list has the latest entry first. An entry takes as many words as its rank needs, so that it is in one
-/// line of the cache as a rule: maps of many cells are limited by the lines that they touch.
+/// A list has the latest entry first. An entry has only the words of its rank, so that it usually fits one
+/// cache line. Cache lines limit the speed of maps with many cells.
 class BoxLists {
  public:
   struct List {
@@ -26,7 +26,7 @@ class BoxLists {
     const int64_t* hi;
   };
 
-  /// What becomes of an entry that was visited.
+  /// What happens to a visited entry.
   enum class Next : uint8_t { kKeep, kDrop, kStop };
 
   explicit BoxLists(int rank) : rank_(rank), words_(size_t(words_per_entry())) {}

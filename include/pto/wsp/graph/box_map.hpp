@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The hazards of a space whose accesses lie on no common grid: exact boxes, found through coarse cells.
+/// Hazards of a space whose accesses share no grid: exact boxes, found through coarse cells.
 #pragma once
 
 #include <utility>
@@ -12,10 +12,9 @@
 
 namespace pto::wsp::graph {
 
-/// Keeps the live accesses in lists, one per coarse cell that they meet. An entry leaves when its task is
-/// complete or a later access covers it. Marks represent the rest of what is alive where that is much: the
-/// older entries of a long list, and the accesses to many cells. So no access meets many entries, however
-/// many tasks are alive, and tasks that touch parts cost the same among tasks that touch the whole.
+/// Each coarse cell has a list of the live accesses that intersect it. An entry leaves the list when its task
+/// is complete or a later access covers it. Marks summarise the older entries of a long list and the accesses
+/// to many cells. So an access visits a bounded number of entries for any number of live tasks.
 class BoxMap {
  public:
   /// `typical[d]` is the usual extent of an access in dimension d: the size of the coarse cells.
@@ -41,14 +40,14 @@ class BoxMap {
     });
   }
 
-  /// Adds what an access would have to wait for.
+  /// Adds the waits of an access.
   void find(const Box& box, bool writes, sched::WaitList& waits) {
     if (is_empty(box, rank_)) return;
     Look look{box, writes, false, waits};
     for (const auto& layer : grid_.layers()) look_at(*layer, look);
   }
 
-  /// Adds what writes the element at `indices`.
+  /// Adds the writers of the element at `indices`.
   void find_writers(const int64_t* indices, sched::WaitList& waits) const {
     for (const auto& layer : grid_.layers()) {
       const Side& writes = layer->content.cells[size_t(layer->grid.cell_at(indices))].writes;
@@ -59,19 +58,19 @@ class BoxMap {
     }
   }
 
-  /// How many entries and groups of cells were looked at: what the accesses have cost.
+  /// The number of visited entries and groups of cells: the cost of the accesses.
   uint64_t num_probes() const { return num_probes_; }
 
  private:
   using Next = BoxLists::Next;
 
   static constexpr int64_t kMaxCells = 1 << 14;
-  static constexpr int64_t kFewCells = 8;  ///< are visited one by one
+  static constexpr int64_t kFewCells = 8;  ///< boxes of at most this many cells visit them one by one
   static constexpr uint32_t kMaxEntries = 64;
   static constexpr int kMaxFound = sched::WaitList::kMaxWaits;  ///< in one list
   static constexpr uint32_t kMaxMet = 32;                       ///< live entries in all cells of one layer
 
-  /// Accesses of one kind to a cell, and what was folded.
+  /// Accesses of one kind to a cell, and the mark of older ones.
   struct Side {
     BoxLists::List list;
     Mark folded;
@@ -89,11 +88,11 @@ class BoxMap {
   };
   using Layers = LayeredGrid<Layer>;
 
-  /// An access whose conflicts are looked up.
+  /// An access and its lookup.
   struct Look {
     const Box& box;
     bool for_write;
-    bool replaces;  ///< what it covers: later accesses that conflict with that conflict with this one
+    bool replaces;  ///< entries that it covers: it conflicts with every later access that conflicts with them
     sched::WaitList& waits;
     uint32_t num_met = 0;
   };
@@ -111,14 +110,14 @@ class BoxMap {
         pyramid.look(range, look.for_write, look.waits, visit, [&] { return look.num_met < kMaxMet; });
   }
 
-  /// Whether nothing in the cell is alive that the look is for.
+  /// Returns whether the cell has no live entry for the lookup.
   bool look_at(Cell& cell, Look& look) {
     const bool has_writes = look_at(cell.writes, look);
     return (!look.for_write || !look_at(cell.reads, look)) && !has_writes;
   }
 
-  /// Adds the latest entries that conflict, and one moment for the others if they are many. Drops entries
-  /// that no later access need meet. True if something is alive.
+  /// Adds the latest conflicting entries, and one watermark for the others if they are many. Drops entries
+  /// that no later access needs. Returns whether an entry is alive.
   bool look_at(Side& side, Look& look) {
     look.waits.add_watermark(side.folded.for_strand(look.waits));
     int num_found = 0;
@@ -143,7 +142,7 @@ class BoxMap {
     const auto is_followed = [&](const BoxLists::Entry& entry) {
       return waits.is_own(entry.name) && covers(box, entry, rank_);
     };
-    // A task in a loop may touch the same again and again.
+    // A task in a loop may repeat its access.
     lists_.scan(side.list, [&, is_first = true](const BoxLists::Entry& entry) mutable {
       return std::exchange(is_first, false) && is_followed(entry) ? Next::kDrop : Next::kStop;
     });
@@ -151,7 +150,7 @@ class BoxMap {
     lists_.push(side.list, box, name);
   }
 
-  /// Drops entries that no later access need meet. Of the others, the latest half of the list is kept.
+  /// Drops entries that no later access needs. Keeps the latest half of the others.
   template <class IsFollowed>
   void shorten(Side& side, const sched::WaitList& waits, IsFollowed is_followed) {
     uint32_t num_kept = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The boxes of elements that a task touches, for the values that the registers have at its place.
+/// The boxes of elements that a task touches, for the current values of the registers.
 #pragma once
 
 #include "pto/wsp/bytecode/plan.hpp"
@@ -20,8 +20,8 @@ inline Box evaluate_box(const bytecode::Plan& plan, const bytecode::QuickDim* di
   return box;
 }
 
-/// Calls `visit(region)` for each row that a row set names. `region` has the `lo` and `hi` of the row set,
-/// with positions of indices in dimension 0. \pre no task writes the indices
+/// Calls `visit(region)` for each row of a row set. `region` has the `lo` and `hi` of the row set, with
+/// positions of indices in dimension 0. \pre no task writes the indices
 template <class Region, class Visit>
 void for_rows(const bytecode::Plan& plan, const bytecode::QuickIo& io, Region region, Visit visit) {
   const bytecode::QuickRows& rows = plan.rows[size_t(io.rows)];

@@ -25,7 +25,7 @@ inline bool is_empty(const Box& box, int rank) {
   return false;
 }
 
-// Boxes of the next three have `lo` and `hi`, arrays or pointers.
+// The boxes of the next three functions have `lo` and `hi`, arrays or pointers.
 
 template <class A, class B>
 bool intersects(const A& a, const B& b, int rank) {
@@ -67,7 +67,7 @@ void for_points(int rank, const int64_t* lo, const int64_t* hi, Visit visit) {
   }
 }
 
-/// The cells that a box meets: [lo, hi] per dimension.
+/// The cells that a box intersects: [lo, hi] per dimension.
 struct CellRange {
   int64_t lo[kMaxTensorRank];
   int64_t hi[kMaxTensorRank];
@@ -76,8 +76,8 @@ struct CellRange {
 
 class CellGrid {
  public:
-  /// `typical[d]` is the usual extent of an access in dimension d, and the extent of a cell unless that makes
-  /// more than `most` of them. Dimensions in the set `whole` are not divided.
+  /// `typical[d]` is the usual extent of an access in dimension d. It is the extent of a cell unless that
+  /// gives more than `most` cells. Dimensions in the set `whole` are not divided.
   CellGrid(int rank, const int64_t* size, const int64_t* typical, int64_t most, uint32_t whole = 0)
       : rank_(rank) {
     for (int d = rank_; d-- > 0;) {
@@ -105,7 +105,7 @@ class CellGrid {
     return range;
   }
 
-  /// Calls `visit(cell)` for the cells that a box meets. \pre it is not empty
+  /// Calls `visit(cell)` for the cells that a box intersects. \pre it is not empty
   template <class Visit>
   void for_cells(const Box& box, Visit visit) const {
     const CellRange range = range_of(box);
@@ -132,9 +132,9 @@ class CellGrid {
   int64_t cells_[kMaxTensorRank];
 };
 
-/// Several grids of one space, each with a `Content` for the boxes that are long in the same dimensions:
-/// these are not divided there. So a box meets few cells of the grid that it belongs to, and boxes that are
-/// long in one dimension are told apart by the others.
+/// Several grids of one space. Each has a `Content` for boxes that are long in the same dimensions, which the
+/// grid does not divide. So a box intersects few cells of its grid, and the other dimensions separate boxes
+/// that are long in one.
 template <class Content>
 class LayeredGrid {
  public:

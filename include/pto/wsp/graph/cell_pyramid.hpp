@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What an access to many cells of a grid must wait for, without a visit to each of them.
+/// Finds the waits of an access to many cells of a grid without visiting each cell.
 #pragma once
 
 #include <algorithm>
@@ -36,10 +36,10 @@ class CellPyramid {
     }
   }
 
-  /// Adds what an access to `range` must wait for. Calls `visit(at)` for cells of the range in which
-  /// something may be alive, while `has_budget()`. Where it has none, marks of groups are added, which order
-  /// more than they must. `visit` returns whether the cell has nothing alive: groups of such cells are not
-  /// visited again. Returns the number of groups that were visited.
+  /// Adds the waits of an access to `range`. While `has_budget()`, calls `visit(at)` for cells of the range
+  /// that may have live entries. Without budget, it adds marks of groups, which order more than necessary.
+  /// `visit` returns whether the cell has no live entry; groups of such cells are not visited again. Returns
+  /// the number of visited groups.
   template <class Visit, class HasBudget>
   uint64_t look(const CellRange& range, bool for_write, sched::WaitList& waits, Visit visit,
                 HasBudget has_budget) {
@@ -84,7 +84,7 @@ class CellPyramid {
     return size_t(index);
   }
 
-  /// Looks into one group. True if nothing in it is alive.
+  /// Visits one group. Returns whether it has no live entry.
   template <class Look>
   bool descend(size_t level, const int64_t* at, Look& look) {
     AccessMarks& marks = levels_[level].marks[index(level, at, 0)];
@@ -108,8 +108,8 @@ class CellPyramid {
     return is_empty;
   }
 
-  /// The points of a level that are in the group `at` above it and meet a range of cells. True if these are
-  /// all points of the group.
+  /// Finds the points of a level in the group `at` above it that intersect a range of cells. Returns whether
+  /// these are all points of the group.
   bool clip(size_t level, const int64_t* at, const CellRange& range, CellRange& inside) const {
     const int shift = int(level) * shift_;
     bool is_all = true;

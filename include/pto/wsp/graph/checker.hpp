@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Checks a statement on the real regions of a run: that two tasks which touch a common element that one of
-/// them writes are not apart. What that means a *relation* says, of which there are two: tasks are apart in
-/// different iterations of one P loop, or where neither an edge nor a P.seq loop orders them (edges.hpp).
+/// Checks a statement on the real regions of a run: conflicting tasks are never *apart*. A relation defines
+/// apart. There are two: tasks are apart in different iterations of one P loop, or if neither an edge nor a
+/// P.seq loop orders them (edges.hpp).
 ///
-/// The tasks are walked through in program order. What need not be kept: an access that a later write covers,
-/// since a task that is apart from it is apart from the write as well, or the write was from it; and reads
-/// that the relation says others represent.
+/// The checker visits the tasks in program order. It drops an access that a later write covers: a task that
+/// is apart from the access is apart from the write, too, or the write was apart from the access. It also
+/// drops reads that the relation represents by others.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace pto::wsp::graph {
 
 namespace detail {
 
-/// Accesses of one kind to one memory that may still matter.
+/// Accesses of one kind to one memory that are still needed.
 class AccessSet {
  public:
   struct Entry {
@@ -37,7 +37,7 @@ class AccessSet {
   AccessSet(int rank, const int64_t* size, const int64_t* typical)
       : rank_(rank), grid_(rank, size, typical, kMaxCells) {}
 
-  /// Calls `visit(entry)` for the entries that a box meets, perhaps more than once; true ends it.
+  /// Calls `visit(entry)` for the entries that a box intersects, some more than once; true stops.
   template <class Visit>
   bool find(const Box& box, Visit visit) {
     for (const auto& layer : grid_.layers()) {
@@ -133,7 +133,7 @@ class CheckedMemory {
 
   int rank() const { return rank_; }
 
-  /// The entry that an access conflicts with though they are apart; else it is remembered.
+  /// Returns an entry that conflicts with an access and is apart from it. Otherwise remembers the access.
   /// \pre the box is not empty, and the relation is active
   template <class Relation>
   const AccessSet::Entry* access(const AccessSet::Entry& self, Relation& relation) {
@@ -176,9 +176,9 @@ class CheckedMemory {
   AccessSet reads_, writes_;
 };
 
-/// What is checked of one memory. It is compared in the elements of its tensor, row sets as boxes of one row
-/// each. Where tasks write the indices of row sets, these are compared by position: what rows they name is
-/// known only to the tasks themselves, but that they differ.
+/// The checked accesses to one memory. They are compared in the elements of the tensor, and row sets as boxes
+/// of one row each. If tasks write the indices of row sets, positions are compared: only the tasks know the
+/// rows, but the rows differ.
 struct CheckedSpaces {
   struct Positions {
     uint32_t indices;  ///< memory of the indices
@@ -188,15 +188,15 @@ struct CheckedSpaces {
 
   std::unique_ptr<CheckedMemory> elements;
   std::vector<Positions> positions;
-  const CheckedMemory* used = nullptr;  ///< since everything was forgotten
-  bool is_mixed = false;                ///< other than `used` was used in it
+  const CheckedMemory* used = nullptr;  ///< since the last reset
+  bool is_mixed = false;                ///< another memory than `used` was used since
   bool is_written = false;              ///< in it
 };
 
-/// Tasks are apart if they are in different iterations of a P loop. Those that the present task is apart from
-/// are intervals of task numbers, one per open P loop, from where the loop began to where its present
-/// iteration began. Of reads of one iteration, and of several before it, one represents those that it covers;
-/// once no P loop is open, nothing need be kept.
+/// Tasks are apart if they are in different iterations of a P loop. The tasks apart from the current one form
+/// one interval of task numbers per open P loop: from the begin of the loop to the begin of the current
+/// iteration. A read represents the reads that it covers in its iteration and in earlier ones. Without an
+/// open P loop, no access is kept.
 class Iterations {
  public:
   static constexpr bytecode::Op kMarked = bytecode::Op::PARALLEL_FOR;  ///< loops that it follows
@@ -208,19 +208,19 @@ class Iterations {
 
   void enter(uint32_t loop, uint64_t next_task) { open_.push_back({loop, next_task, next_task}); }
   void iterate(uint64_t next_task) { open_.back().iteration = next_task; }
-  /// True if everything can be forgotten.
+  /// Returns whether all accesses can be dropped.
   bool leave() {
     open_.pop_back();
     return open_.empty();
   }
   bool is_active() const { return !open_.empty(); }
-  /// The next task, one of `site`.
+  /// Begins the next task, of `site`.
   void begin_task(uint32_t) {}
 
   bool is_apart(uint64_t task) const { return loop_between(task) != nullptr; }
-  /// Whether whatever is apart from a task before the present one is apart from that too, and the reverse.
+  /// Whether the same tasks are apart from an earlier task and from the current one.
   bool is_alike(uint64_t task) const { return task >= open_.back().iteration; }
-  /// Adds what is to be said of a task that the present one is apart from.
+  /// Adds the details of a task that is apart from the current one.
   EngineError explain(EngineError error, uint64_t task) const {
     return std::move(error).with_int("loop_pc", plan_.program().loops[loop_between(task)->loop].begin_pc);
   }
@@ -229,10 +229,10 @@ class Iterations {
   struct Open {
     uint32_t loop;
     uint64_t begin;      ///< the first task of its first iteration
-    uint64_t iteration;  ///< of its present one
+    uint64_t iteration;  ///< first task of its current iteration
   };
 
-  /// The loop in an earlier iteration of which a task is, or null.
+  /// The open loop that has a task in an earlier iteration, or null.
   const Open* loop_between(uint64_t task) const {
     for (const Open& loop : open_) {
       if (task >= loop.begin && task < loop.iteration) return &loop;
@@ -268,9 +268,9 @@ class Checker : public bytecode::EventVisitor {
   Checker(const Checker&) = delete;
   Checker& operator=(const Checker&) = delete;
 
-  /// Walks through the tasks, up to the first flush point whose value is not among `flushed`. False if
-  /// `is_stopped`, which is asked between tasks, put an end to it. Throws `Relation::kCode` at the first pair
-  /// that is apart and conflicts, or `unknown-rows` where that depends on indices that tasks write.
+  /// Visits the tasks up to the first flush point whose value is not in `flushed`. Returns false if
+  /// `is_stopped`, called between tasks, stopped it. Throws `Relation::kCode` at the first conflicting pair
+  /// that is apart, or `unknown-rows` if that depends on indices that tasks write.
   template <class IsStopped>
   bool run(IsStopped is_stopped) {
     while (!is_stopped()) {
@@ -444,7 +444,7 @@ class Checker : public bytecode::EventVisitor {
         .with("hi", std::move(hi));
   }
 
-  /// The site and the registers of a task, found by walking once more.
+  /// The site and the registers of a task, found by another walk.
   std::pair<uint32_t, std::vector<int64_t>> find_task(uint64_t task) const {
     bytecode::Replay replay(plan_, flushed_);
     int64_t site = replay.next_task();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The hazards of a space whose accesses lie on one grid: an entry of 16 bytes per cell.
+/// Hazards of a space whose accesses lie on one grid: an entry of 16 bytes per cell.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class DenseMap {
     touch(cell, how, stamp, waits);
   }
 
-  /// Adds what an access would have to wait for.
+  /// Adds the waits of an access.
   void find(const CellBox& box, bool writes, sched::WaitList& waits) const {
     const bool is_past = waits.has_passed(sched::watermark_name(last_write_)) &&
                          (!writes || waits.has_passed(sched::watermark_name(last_read_)));
@@ -55,7 +55,7 @@ class DenseMap {
     for_runs(box, 0, box.first, [&](int64_t first, int64_t last) { find_run(first, last, writes, waits); });
   }
 
-  /// A read of a box that may be as large as the tensor. What it must wait for is not found.
+  /// A read of a box that may be as large as the tensor. Its waits are not found.
   void read_widely(const CellBox& box, const sched::Stamp& stamp, sched::WaitList& waits) {
     int64_t cells = 1;
     for (int d = 0; d < box.num_dims; ++d) cells *= box.extent[d];
@@ -65,7 +65,7 @@ class DenseMap {
     wide_reads_.watermark = last_read_ = stamp.watermark;
   }
 
-  /// Adds what writes a cell.
+  /// Adds the writers of a cell.
   void find_writers(int64_t cell, sched::WaitList& waits) const {
     waits.add(entries_.get()[cell].writer);
     if (tree_) tree_->find_writers(cell, waits);
@@ -96,7 +96,7 @@ class DenseMap {
     return last;
   }
 
-  /// What an access means for the map as a whole.
+  /// Updates the marks of the whole map for an access.
   [[gnu::always_inline]] inline void note(const CellBox& box, Touch how, const sched::Stamp& stamp,
                                           sched::WaitList& waits) {
     if (how != Touch::kRead && wide_reads_.watermark != 0) wait_for_wide_reads(box, waits);

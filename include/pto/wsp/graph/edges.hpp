@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Checks that what a program says of order suffices: that edges (`AFTER`) and FOR_EACH loops order every two
-/// tasks that touch a common element which one of them writes.
+/// Checks that the stated order of a program suffices: edges (`AFTER`) and FOR_EACH loops order every two
+/// conflicting tasks.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace pto::wsp::graph {
 
 namespace detail {
 
-/// Tasks are apart if no way of edges leads from one to the other. A task has an edge from the latest task of
-/// each site that it names, and from all tasks of earlier iterations of the FOR_EACH loops around it.
+/// Tasks are apart if no path of edges leads from one to the other. A task has an edge from the latest task
+/// of each site that it names, and from all tasks of earlier iterations of the FOR_EACH loops around it.
 class StatedOrder {
  public:
   static constexpr bytecode::Op kMarked = bytecode::Op::FOR_EACH;
@@ -59,7 +59,7 @@ class StatedOrder {
 
   bool is_apart(uint64_t task) {
     while (!is_found(task)) {
-      // Edges lead backwards: what is left leads only to what is earlier still.
+      // Edges lead backwards, so the remaining edges lead only to earlier tasks.
       if (behind_.empty() || behind_.front().end <= task) return true;
       std::pop_heap(behind_.begin(), behind_.end(), ends_before);
       TaskRange& last = behind_.back();
@@ -91,7 +91,7 @@ class StatedOrder {
     return seen_[task] == self_ || std::any_of(ranges_.begin(), ranges_.end(), holds);
   }
 
-  /// Adds the tasks that a task has edges from to those before the present one.
+  /// Adds the predecessors of a task to the known predecessors of the current task.
   void follow(uint64_t task) {
     const size_t last = task + 1 < first_edge_.size() ? first_edge_[task + 1] : edges_.size();
     for (size_t i = first_edge_[task]; i < last; ++i) {
@@ -121,16 +121,16 @@ class StatedOrder {
   std::vector<size_t> first_edge_;    ///< per task
   std::vector<uint64_t> edges_;
   std::vector<uint64_t> latest_;  ///< per site, its latest task
-  // The tasks before the present one, as far as they were looked for.
+  // The known predecessors of the current task.
   uint64_t self_ = 0;
-  std::vector<uint64_t> seen_;  ///< per task, the latest one that it was found to be before
+  std::vector<uint64_t> seen_;  ///< per task, the latest known successor
   std::vector<TaskRange> ranges_;
-  std::vector<TaskRange> behind_;  ///< a heap of those whose own edges are to be followed, the latest first
+  std::vector<TaskRange> behind_;  ///< a heap of tasks whose edges are not followed yet, the latest first
 };
 
 }  // namespace detail
 
-/// Checks that edges and FOR_EACH loops order all tasks that conflict: see Checker::run.
+/// Checks that edges and FOR_EACH loops order all conflicting tasks: see Checker::run.
 /// \pre bind_elements, and the regions have been checked
 /// \complexity close to linear in the number of tasks where conflicting tasks are few edges apart
 template <class IsStopped>

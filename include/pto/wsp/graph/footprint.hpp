@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the tasks of a plan touch, and how two accesses to one memory are compared.
+/// The accesses of the tasks of a plan, and the coordinates in which they are compared.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,7 @@ using bytecode::QuickDim;
 using bytecode::QuickIo;
 using bytecode::QuickRows;
 
-/// What the tasks of a site touch through one argument: a box in a space, or the rows of a box that a row set
-/// names.
+/// The access of a site through one argument: a box in a space, or the rows of a box in a row set.
 struct Footprint {
   uint32_t site;
   bool writes;
@@ -28,12 +27,11 @@ struct Footprint {
   uint32_t num_row_dims = 0;  ///< of that row set: the dimensions that an index counts over
 };
 
-/// Coordinates in which accesses to a memory are compared. Boxes of a tensor are compared in its elements.
-/// If all accesses are row sets of one index tensor without equal indices, the positions of their indices are
-/// compared. The rows of other row sets are compared one by one, as boxes, if no task writes the indices.
-/// If one does, each row set counts as all rows, or is compared in positions where they are known to differ.
-/// Dimensions after the rows are compared as they are. Accesses in different spaces of one memory always
-/// count as overlapping.
+/// Coordinates in which accesses to a memory are compared. Boxes of a tensor are compared in its elements. If
+/// all accesses are row sets of one index tensor with distinct indices, positions of indices are compared.
+/// Other row sets are compared row by row, as boxes, if no task writes their indices. Otherwise a row set
+/// counts as all rows, or positions are compared if the rows are known to differ. Dimensions after the rows
+/// are compared as they are. Accesses in different spaces of one memory always count as overlapping.
 struct Space {
   /// The memory; 0 for boxes, 1 for row sets of equal indices, 2 + memory of the indices otherwise; and how
   /// many dimensions rows count over.
@@ -64,7 +62,7 @@ class SpaceFinder {
   }
 
  private:
-  /// The space of an argument, if no rows are compared one by one.
+  /// The space of an argument whose rows are not compared one by one.
   Space::Key key_of(const QuickIo& io) const {
     const uint32_t group = plan_.layouts[io.tensor].group;
     if (io.rows < 0) return {group, 0, 0};
@@ -131,13 +129,13 @@ class SpaceFinder {
 
   const Plan& plan_;
   std::vector<std::optional<Space::Key>> keys_;  ///< per memory, of its last argument
-  std::vector<bool> is_mixed_;  ///< per memory: there are row sets that positions do not compare
+  std::vector<bool> is_mixed_;                   ///< per memory: some row sets cannot be compared by position
   std::vector<Space> spaces_;
 };
 
 }  // namespace detail
 
-/// Every space in which tasks of the plan touch memory.
+/// Returns every space in which tasks of the plan access memory.
 inline std::vector<Space> find_spaces(const Plan& plan) { return detail::SpaceFinder(plan).run(); }
 
 }  // namespace pto::wsp::graph

@@ -28,10 +28,10 @@ inline constexpr int64_t kMaxCells = int64_t{1} << 23;
 
 namespace detail {
 
-/// The smallest i64 has no absolute value; any step divides into cells of one element.
+/// The smallest i64 has no absolute value, so it gives cells of one element.
 inline void fold_gcd(int64_t& g, int64_t x) { g = x == bytecode::kI64Min ? 1 : std::gcd(g, x); }
 
-/// Folds an access' cuts of one dimension into the step. False if they are not affine.
+/// Adds the bounds of an access in one dimension to the step. False if they are not affine.
 inline bool fold_dim(int64_t& step, const QuickDim& dim, int64_t size) {
   if (dim.op == bytecode::Op::DIM_FULL) return true;
   if (!dim.start_form.affine) return false;
@@ -39,8 +39,7 @@ inline bool fold_dim(int64_t& step, const QuickDim& dim, int64_t size) {
   for (const bytecode::Term& term : dim.start_form.terms) fold_gcd(step, term.coef);
   if (dim.op == bytecode::Op::DIM_TILE) {
     if (dim.tile == 0) return false;
-    // The last tile is cut where its axis ends; a ragged end is rounded up to a whole cell, which only adds
-    // order.
+    // The end of the axis clips the last tile. A partial end is rounded up to a cell, which only adds order.
     fold_gcd(step, dim.extent_form.is_constant() ? dim.extent_form.c0 : dim.tile);
     if (dim.tile_end != size) fold_gcd(step, dim.tile_end);
     return true;
@@ -63,7 +62,7 @@ inline int64_t max_cells(const QuickDim& dim, int64_t size, int64_t step, int64_
   return std::min(cells, extent <= 0 ? 1 : (extent - 1) / step + 1);
 }
 
-/// Notes how an access looks on the grid. False if it would be too many runs of cells.
+/// Adds an access to the grid. False if it covers too many runs of cells.
 inline bool fits_grid(Grid& grid, const Footprint& footprint) {
   int64_t runs = 1, run_cells = 1;
   bool is_contiguous = true;  // all dimensions after this one are covered whole

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Read-after-write, write-after-read and write-after-write between the tasks of a plan.
+/// Hazards between the tasks of a plan: read after write, write after read and write after write.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace pto::wsp::graph {
 
-/// One map per space that some task of the plan writes. Memory that is only read is not tracked at all.
+/// One map per space that some task of the plan writes. Memory that is only read is not tracked.
 class Hazards {
  public:
   explicit Hazards(const Plan& plan, Deps deps = Deps::kExact) : plan_(plan), deps_(deps) {
@@ -47,11 +47,11 @@ class Hazards {
 
   Deps deps() const { return deps_; }
 
-  /// Adds what a task of `site` must wait for, and makes later tasks wait for it.
+  /// Adds the waits of a task of `site`, and makes later tasks wait for it.
   ///
-  /// Where the task is `between` tasks of the same site and strand, in the first and the last iteration of
-  /// the loop around it, what it touches in every iteration is left out: the first one waits for what came
-  /// before, and what comes after waits for the last one.
+  /// A task is `between` if it is in neither the first nor the last iteration of its loop, in one strand.
+  /// Regions that every iteration touches are then skipped: the first iteration waits for earlier tasks, and
+  /// later tasks wait for the last iteration.
   void access(uint32_t site, const int64_t* registers, const sched::Stamp& stamp, sched::WaitList& waits,
               bool is_between = false) {
     const SiteAccesses& range = sites_[site];
@@ -65,10 +65,10 @@ class Hazards {
     }
   }
 
-  /// Whether a task of `site` that is between others has no access at all.
+  /// Whether a task of `site` that is `between` has no access of its own.
   bool is_silent_between(uint32_t site) const { return sites_[site].first == sites_[site].steady; }
 
-  /// Adds what a whole iteration must wait for, or more. \pre as for `pass_over`
+  /// Adds the waits of a whole iteration, or more. \pre as for `pass_over`
   void find(const UnitSummary& unit, const UnitSummary::Shape& shape, const int64_t* registers,
             sched::WaitList& waits) {
     unit.for_boxes(shape, registers, [&](uint32_t space, const Box& box, Touch how) {
@@ -84,9 +84,8 @@ class Hazards {
     });
   }
 
-  /// Makes later tasks wait for the end of a whole iteration, which is left to another dispatcher to walk
-  /// through: `stamp` is that of its last task. What the iteration itself must wait for is not found; what is
-  /// added to `waits` means nothing.
+  /// Makes later tasks wait for the end of an iteration that another dispatcher walks. `stamp` is that of its
+  /// last task. The waits of the iteration itself are not found, and additions to `waits` have no meaning.
   /// \pre unit.is_closed(), and the summary was made of this plan
   void pass_over(const UnitSummary& unit, const UnitSummary::Shape& shape, const int64_t* registers,
                  const sched::Stamp& stamp, sched::WaitList& waits) {
@@ -102,8 +101,8 @@ class Hazards {
     });
   }
 
-  /// Adds the tasks that write the element of a tensor at `indices`, which are inside it. No task waits for
-  /// this look at it. \pre some task writes the tensor
+  /// Adds the writers of an element of a tensor; `indices` are inside the tensor. Later tasks do not wait for
+  /// this read. \pre some task writes the tensor
   void find_writers(uint16_t tensor, const int64_t* indices, sched::WaitList& waits) const {
     const Memory& memory = memories_[plan_.layouts[tensor].group];
     if (memory.map != nullptr && memory.map->dense != nullptr) {
@@ -120,7 +119,7 @@ class Hazards {
   }
 
  private:
-  /// A dimension in which an access may cover other than one cell.
+  /// A dimension in which an access may cover several cells or none.
   struct Span {
     bytecode::Value extent;
     int64_t step;
@@ -129,13 +128,13 @@ class Hazards {
   };
 
   /// A dimension of a box.
-  struct Reach {
+  struct BoxDim {
     bytecode::Value start;
     bytecode::Value extent;
   };
 
-  /// Marks of a space (`own`), and of all spaces of its memory.
-  struct Marks {
+  /// Numbers of marks: of a space (`own`), and of all spaces of its memory.
+  struct MarkNumbers {
     uint32_t own = 0;
     uint32_t first = 0, count = 0;
   };
@@ -144,16 +143,16 @@ class Hazards {
     DenseMap* dense = nullptr;
     int64_t first_cell = 0;
     uint32_t first_term = 0, num_terms = 0;
-    bytecode::Term term{};  ///< if there is one term, that
+    bytecode::Term term{};  ///< the term, if there is exactly one
     Touch how = Touch::kRead;
     bool is_cell = false;    ///< of a dense map, and the only kind of access to its memory
     bool is_steady = false;  ///< the same in all iterations of the loop around the site
     BoxMap* boxes = nullptr;
     const MemoryOrder* order = nullptr;  ///< where ranges of memory are compared
     uint32_t first_span = 0, num_spans = 0;
-    uint32_t first_reach = 0, num_reaches = 0;
-    int32_t rows = -1;  ///< which of the footprints of rows, if it is one
-    Marks marks;
+    uint32_t first_box_dim = 0, num_box_dims = 0;
+    int32_t rows = -1;  ///< its number among the footprints of rows, or -1
+    MarkNumbers marks;
   };
 
   /// Where the accesses of a site begin, those that are steady, and where they end.
@@ -161,22 +160,22 @@ class Hazards {
     uint32_t first, steady, end;
   };
 
-  /// What a space is tracked by, if it is.
+  /// The map of a space, if it is tracked.
   struct Map {
     DenseMap* dense = nullptr;
     BoxMap* boxes = nullptr;
     std::optional<MemoryOrder> order;
     Grid grid;
-    Marks marks;
+    MarkNumbers marks;
   };
 
   /// The latest accesses in a space: watermarks at which they are complete.
-  struct Mark {
+  struct LatestAccesses {
     uint64_t write = 0;
     uint64_t read = 0;
   };
 
-  /// How the writers of an element are found: in the space of boxes, and all tasks if row sets are written.
+  /// The sources of the writers of an element: the space of boxes, and all tasks if row sets are written.
   struct Memory {
     const Map* map = nullptr;
     bool has_rows = false;
@@ -230,7 +229,7 @@ class Hazards {
     }
   }
 
-  /// Whether a footprint depends on nothing that the loop around its site, or what is inside it, changes.
+  /// Whether a footprint is the same in all iterations of the loop around its site.
   bool is_steady(const Footprint& footprint) const {
     const bytecode::Program& program = plan_.program();
     const int32_t loop = program.sites[footprint.site].loop;
@@ -276,7 +275,7 @@ class Hazards {
     access.first_span = uint32_t(spans_.size());
     for (int d = 0; d < grid.rank; ++d) {
       const QuickDim& dim = footprint.dims[size_t(d)];
-      // Code that is never reached may be far outside; wrapping keeps that defined.
+      // Code that never runs may be far outside; wrapping keeps the arithmetic defined.
       const auto to_cells = [&](int64_t x) {
         return int64_t(uint64_t(x / grid.step[d]) * uint64_t(grid.cell_stride[d]));
       };
@@ -293,12 +292,12 @@ class Hazards {
   }
 
   void place_in_elements(Access& access, const Footprint& footprint) {
-    access.first_reach = uint32_t(reaches_.size());
-    access.num_reaches = uint32_t(footprint.dims.size());
-    for (const QuickDim& dim : footprint.dims) reaches_.push_back({dim.start, dim.extent});
+    access.first_box_dim = uint32_t(box_dims_.size());
+    access.num_box_dims = uint32_t(footprint.dims.size());
+    for (const QuickDim& dim : footprint.dims) box_dims_.push_back({dim.start, dim.extent});
   }
 
-  /// All of a box may be written, but not all of the range of memory that it lies in.
+  /// A box may be written completely, but not the range of memory around it.
   static void pass_over_boxes(const Map& map, const Box& box, Touch how, const sched::Stamp& stamp,
                               sched::WaitList& waits) {
     if (!map.order) return map.boxes->access(box, how, stamp, waits);
@@ -307,13 +306,13 @@ class Hazards {
   }
 
   /// Orders an access after those in the other spaces of its memory.
-  void cross(const Marks& marks, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
+  void cross(const MarkNumbers& marks, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
     const bool writes = how != Touch::kRead;
     find_across(marks, writes, waits);
     (writes ? marks_[marks.own].write : marks_[marks.own].read) = stamp.watermark;
   }
 
-  void find_across(const Marks& marks, bool writes, sched::WaitList& waits) const {
+  void find_across(const MarkNumbers& marks, bool writes, sched::WaitList& waits) const {
     for (uint32_t i = marks.first; i < marks.first + marks.count; ++i) {
       if (i == marks.own) continue;
       waits.add_watermark(marks_[i].write);
@@ -321,8 +320,8 @@ class Hazards {
     }
   }
 
-  /// x / step, rounded down, of what is not negative. Steps are powers of two as a rule, and a division takes
-  /// as long as a short task.
+  /// x / step, rounded down, for x >= 0. Steps are usually powers of two, and a division takes as long as a
+  /// short task.
   static int64_t divide(int64_t x, int64_t step) {
     return (step & (step - 1)) == 0 ? x >> __builtin_ctzll(uint64_t(step)) : x / step;
   }
@@ -349,7 +348,7 @@ class Hazards {
     }
   }
 
-  // Apart from `access`, whose usual path needs few registers.
+  // Separate from `access`, whose usual path needs few registers.
   [[gnu::noinline]] void access_box(const Access& access, const int64_t* registers, const sched::Stamp& stamp,
                                     sched::WaitList& waits) {
     if (access.dense != nullptr) {
@@ -386,7 +385,7 @@ class Hazards {
     add_cells(box, extent <= 0 ? 0 : (extent - 1) / span.step + 1, span.stride, span.cells);
   }
 
-  /// Adds a dimension, merged with the one outside it where both together are one run of cells.
+  /// Adds a dimension. Merges it with the outer one if both are one run of cells.
   static void add_cells(CellBox& box, int64_t count, int64_t stride, int64_t cells) {
     if (count == 1) return;
     if (box.num_dims > 0 && count == cells && box.stride[box.num_dims - 1] == count * stride) {
@@ -400,10 +399,10 @@ class Hazards {
 
   Box element_box(const Access& access, const int64_t* registers) const {
     Box box;
-    for (uint32_t d = 0; d < access.num_reaches; ++d) {
-      const Reach& reach = reaches_[access.first_reach + d];
-      box.lo[d] = plan_.evaluate(reach.start, registers);
-      box.hi[d] = box.lo[d] + plan_.evaluate(reach.extent, registers);
+    for (uint32_t d = 0; d < access.num_box_dims; ++d) {
+      const BoxDim& dim = box_dims_[access.first_box_dim + d];
+      box.lo[d] = plan_.evaluate(dim.start, registers);
+      box.hi[d] = box.lo[d] + plan_.evaluate(dim.extent, registers);
     }
     if (access.order != nullptr) return access.order->range_of(box);
     return box;
@@ -411,13 +410,13 @@ class Hazards {
 
   const Plan& plan_;
   const Deps deps_;
-  std::vector<Access> accesses_;     ///< of one site after the other
+  std::vector<Access> accesses_;     ///< by site
   std::vector<SiteAccesses> sites_;  ///< where they are
   std::vector<bytecode::Term> terms_;
   std::vector<Span> spans_;
-  std::vector<Reach> reaches_;
+  std::vector<BoxDim> box_dims_;
   std::vector<Footprint> row_footprints_;
-  std::vector<Mark> marks_;
+  std::vector<LatestAccesses> marks_;
   std::vector<Map> maps_;         ///< per space
   std::vector<Memory> memories_;  ///< per group
   std::vector<std::unique_ptr<DenseMap>> dense_;

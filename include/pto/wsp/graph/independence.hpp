@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Proves that no two iterations of a loop touch a common element of which one writes.
+/// Proves that no two iterations of a loop conflict.
 ///
-/// Two accesses cannot meet if in some dimension the distance of their starts is always at least the extent
-/// of the first, or at most minus that of the second. That distance is a sum over registers. Those that both
-/// iterations share drop out; of the rest, small ones widen the interval around the step from iteration to
-/// iteration, and large ones only add multiples of their common divisor, so that it suffices to look at one
-/// period. What cannot be shown counts as a conflict.
+/// Two accesses are disjoint if, in some dimension, the distance of their starts is always at least the
+/// extent of the first, or at most minus the extent of the second. The distance is a sum over registers.
+/// Registers that both iterations share cancel. Small terms widen the interval around the step between
+/// iterations. Large terms add multiples of their common divisor, so one period suffices. Anything not proven
+/// counts as a conflict.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace pto::wsp::graph {
 
 namespace detail {
 
-/// Whether one dimension of two accesses keeps the iterations of a loop apart.
+/// Whether one dimension of two accesses separates the iterations of a loop.
 class DimensionProof {
  public:
   DimensionProof(const Plan& plan, const LoopScope& scope, uint32_t loop)
@@ -53,7 +53,7 @@ class DimensionProof {
     return Wide(a.start_form.range.hi) + a.extent_form.range.hi <= Wide(b.start_form.range.lo);
   }
 
-  /// Whether the dimension is the loop's own tile, of a size that is one for all iterations.
+  /// Whether the dimension is the tile of the loop itself, with one size for all iterations.
   bool is_own_tile(const QuickDim& dim) const {
     const auto is_register = [](const bytecode::Abstract& form, uint32_t reg) {
       return form.affine && form.c0 == 0 && form.terms.size() == 1 && form.terms[0].coef == 1 &&
@@ -63,14 +63,14 @@ class DimensionProof {
            is_register(dim.extent_form, loop_.reg + 2u);
   }
 
-  /// Takes start(b) - start(a), without its constant, apart: the loop's step, and parts, smallest first.
+  /// Splits start(b) - start(a), without its constant, into the step of the loop and parts, smallest first.
   void collect(const QuickDim& a, const QuickDim& b) {
     parts_.clear();
     std::vector<bytecode::Term> fixed;
     const int64_t step_a = collect_terms(a, -1, fixed), step_b = collect_terms(b, 1, fixed);
     if (step_a + step_b != 0) parts_.push_back({step_a + step_b, bounds_[loop_.reg]});
     for (const bytecode::Term& term : fixed) parts_.push_back({term.coef, bounds_[term.reg]});
-    step_ = std::abs(step_a);  // steps go both ways
+    step_ = std::abs(step_a);  // iterations differ in both directions
     std::sort(parts_.begin(), parts_.end(),
               [](const Part& x, const Part& y) { return std::abs(x.coef) < std::abs(y.coef); });
   }
@@ -89,7 +89,7 @@ class DimensionProof {
     return step;
   }
 
-  /// Tries every way to widen by the small parts and take the rest modulo their common divisor.
+  /// Tries every split into small parts, which widen, and large parts, which count modulo their divisor.
   bool is_apart_for_some_split(Wide constant) const {
     std::vector<int64_t> divisor(parts_.size() + 1, 0);
     for (size_t i = parts_.size(); i-- > 0;) divisor[i] = std::gcd(divisor[i + 1], parts_[i].coef);
@@ -103,7 +103,7 @@ class DimensionProof {
     return false;
   }
 
-  /// Whether distances in [lo, hi], plus any multiple of `divisor`, keep different iterations apart.
+  /// Whether distances in [lo, hi] plus any multiple of `divisor` separate different iterations.
   bool is_apart_for(Wide lo, Wide hi, int64_t divisor) const {
     if (step_ == 0) return is_clear(lo, hi, divisor);
     const Wide last = Wide(step_) * bounds_[loop_.reg];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One loop of a plan seen from outside: what it contains, and how registers vary in it.
+/// One loop of a plan: its contents, and how registers vary in it.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using bytecode::Plan;
 
 class LoopScope {
  public:
-  /// What a register holds while the loop runs.
+  /// The kind of value of a register while the loop runs.
   enum class Kind : uint8_t {
     kFixed,    ///< one value in all iterations
     kIndex,    ///< the number of the iteration
@@ -44,7 +44,7 @@ class LoopScope {
   /// The loops inside, each after the one around it.
   const std::vector<uint32_t>& inner() const { return inner_; }
 
-  /// Whether a value is the same whatever the loops inside do.
+  /// Whether a value does not depend on the loops inside.
   bool is_outer(const bytecode::Value& value) const {
     for (uint32_t i = 0; i < value.num_terms; ++i) {
       if (varies_inside(plan_.terms[value.first_term + i].reg)) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One moment that represents many accesses.
+/// A watermark that represents many accesses.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace pto::wsp::graph {
 
-/// The watermark at which all accesses of one kind are complete, with and without those of the strand that
-/// made the latest one: a strand need not wait for itself. Accesses are added in program order of strands.
+/// The watermark at which all accesses of one kind are complete. A second watermark excludes the strand of
+/// the latest access, because a strand need not wait for itself. Accesses are added in program order of
+/// strands.
 class Mark {
  public:
   /// Adds the latest access, of the strand of `waits`.
@@ -27,7 +28,7 @@ class Mark {
     mine = watermark > mine ? watermark : mine;
   }
 
-  /// What an access of the strand of `waits` must wait for.
+  /// The watermark that an access of the strand of `waits` must wait for.
   uint64_t for_strand(const sched::WaitList& waits) const {
     return waits.is_own_watermark(last_) ? before_ : last_;
   }
@@ -37,7 +38,7 @@ class Mark {
     return waits.has_passed(sched::watermark_name(last_));
   }
 
-  /// Whether an access of the strand of `waits` must wait for none of them.
+  /// Whether an access of the strand of `waits` has no wait here.
   bool is_past(const sched::WaitList& waits) const {
     return waits.has_passed(sched::watermark_name(for_strand(waits)));
   }
@@ -51,7 +52,7 @@ class Mark {
 struct AccessMarks {
   Mark writes, reads;
 
-  /// Whether a look for what a read or a write must wait for finds nothing.
+  /// Whether a read or a write has no waits here.
   bool are_past(bool for_write, const sched::WaitList& waits) const {
     return writes.is_past(waits) && (!for_write || reads.is_past(waits));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Accesses that cover many cells of a dense map, in time logarithmic in the number of cells.
+/// Accesses to many cells of a dense map, in time logarithmic in the number of cells.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class RangeTree {
     }
   }
 
-  /// An access to one cell: meets whatever covered a range around it.
+  /// An access to one cell: finds the ranges that cover it.
   [[gnu::noinline]] void touch_cell(int64_t cell, bool writes, const sched::Stamp& stamp,
                                     sched::WaitList& waits) {
     for (auto& level : levels_) {
@@ -33,17 +33,17 @@ class RangeTree {
     }
   }
 
-  /// Adds what wrote a range around one cell.
+  /// Adds the writers of ranges around a cell.
   void find_writers(int64_t cell, sched::WaitList& waits) const {
     for (const auto& level : levels_) level[size_t(cell /= kArity)].covers.wait(false, waits);
   }
 
-  /// Adds what an access to one cell would meet of what covered a range around it.
+  /// Adds the waits of an access to one cell for ranges around it.
   void find_cell(int64_t cell, bool writes, sched::WaitList& waits) const {
     for (const auto& level : levels_) level[size_t(cell /= kArity)].covers.wait(writes, waits);
   }
 
-  /// Adds what an access to the cells [first, last) would meet; `leaf(cell)` looks at the single cells at its
+  /// Adds the waits of an access to the cells [first, last). `leaf(cell)` handles the single cells at its
   /// ends.
   template <class Leaf>
   void find_range(int64_t first, int64_t last, bool writes, sched::WaitList& waits, Leaf leaf) const {
@@ -55,7 +55,7 @@ class RangeTree {
   template <class Leaf>
   void touch_range(int64_t first, int64_t last, bool writes, const sched::Stamp& stamp,
                    sched::WaitList& waits, Leaf leaf) {
-    // All questions come before all marks: a node may be both inside the range and above one of its ends.
+    // All lookups come before all marks, because a node may be inside the range and above one of its ends.
     find_range(first, last, writes, waits, leaf);
     for_ends(*this, first, last, [&](Node& node) { add(node.any, writes, stamp, waits); });
     for_inside(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What an access does to the elements of its region.
+/// The kinds of access to the elements of a region.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace pto::wsp::graph {
 enum class Touch : uint8_t {
   kRead,
   kWrite,
-  kWriteSome,  ///< writes some elements of the region, it is not known which
+  kWriteSome,  ///< writes some unknown elements of the region
 };
 
-/// Whether an access need not wait for a moment: it has passed, or it lies in the strand whose waits these
-/// are. The latter relies on an invariant of the engine: a strand runs, and so completes, in program order,
-/// one task after the other.
+/// Whether an access need not wait for a name: it is reached, or it is in the strand of `waits`. The latter
+/// relies on an invariant of the engine: the tasks of a strand run and complete in program order, one after
+/// another.
 inline bool is_settled(sched::Name name, const sched::WaitList& waits) {
   return waits.is_own(name) || waits.has_passed(name);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How large the accesses in a space usually are.
+/// Estimates the usual size of accesses in a space.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline bool depends_on(const Plan& plan, const bytecode::Value& value, uint32_t 
   return false;
 }
 
-/// In how many places of a dimension the accesses of a site begin, at most; 1 if nothing says so.
+/// The largest number of different starts of a site in a dimension; 1 if unknown.
 inline int64_t count_starts(const Plan& plan, const Footprint& footprint, const QuickDim& dim, int64_t size) {
   int64_t starts = 1;
   const auto& forms = plan.program().loops;
@@ -41,8 +41,8 @@ inline int64_t count_starts(const Plan& plan, const Footprint& footprint, const 
 }  // namespace detail
 
 /// The usual extent of an access in dimension `d`: the largest bound that is not (nearly) the whole
-/// dimension, since larger ones are rare or wide anyway. Where data decides the extents, what their loops
-/// leave for each, and some room for uneven ones.
+/// dimension, because larger ones are rare. If data decides the extents, it is the share of each iteration,
+/// with some room for uneven ones.
 inline int64_t typical_extent(const Plan& plan, const Space& space, size_t d) {
   constexpr int64_t kRoom = 4;
   const int64_t size = space.size[d];

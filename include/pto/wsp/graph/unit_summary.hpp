@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What one iteration of a loop does as a whole: how many tasks it makes, and the boxes that they touch.
+/// Summary of one iteration of a loop: the number of its tasks, and the boxes that they touch.
 #pragma once
 
 #include <algorithm>
@@ -34,13 +34,13 @@ struct GuardedSite {
   uint64_t guards;
 };
 
-/// Finds the sites of a loop and what guards them.
+/// Finds the sites of a loop and their guards.
 class GuardFinder {
  public:
   GuardFinder(const Plan& plan, const LoopScope& scope) : plan_(plan), scope_(scope) {}
 
-  /// False if an iteration must be walked through: a guard depends on what happens inside, could be an error,
-  /// or there is something besides guards and tasks.
+  /// False if an iteration must be walked: a guard depends on the iteration itself or may fail, or the loop
+  /// contains more than guards and tasks.
   bool run() {
     const bytecode::Program& program = plan_.program();
     for (const bytecode::Step& step : program.steps) {
@@ -66,6 +66,9 @@ class GuardFinder {
       case Step::kSet: return program.sets[step.index].pc;
       case Step::kFail: return program.fails[step.index].pc;
       case Step::kTask: return program.sites[step.index].pc;
+      case Step::kMove: return program.moves[step.index].pc;
+      case Step::kProcess:
+      case Step::kEndProcess:
       case Step::kHalt: return 0;
     }
     return 0;
@@ -102,7 +105,7 @@ class GuardFinder {
     return bits;
   }
 
-  /// Whether a task waits for the latest one of a site that some iterations leave out.
+  /// Whether a task has an edge from a site that some iterations skip.
   bool names_guarded_tasks() const {
     const bytecode::Program& program = plan_.program();
     for (const GuardedSite& from : sites) {
@@ -135,7 +138,7 @@ struct InnerTerm {
   uint32_t guard;
 };
 
-/// One dimension of what a footprint touches in an iteration: from the least start to the largest end.
+/// One dimension of the hull of a footprint in an iteration: from the least start to the largest end.
 struct HullDim {
   bytecode::Value start;  ///< if it is not affine; else `c0` and `outer`
   int64_t c0 = 0;
@@ -195,7 +198,7 @@ class HullMaker {
     return hull;
   }
 
-  /// Clipped to the space: every task has been found inside it, only the hull may not be.
+  /// Clips to the space. Every task is inside it, but the hull may not be.
   static std::pair<int64_t, int64_t> clip(const HullDim& dim, int64_t lo, int64_t hi) {
     return {std::max<int64_t>(lo, 0), std::min<int64_t>(hi, dim.size)};
   }
@@ -240,7 +243,7 @@ class HullMaker {
     return dim;
   }
 
-  /// The guard that is the loop inside whose current tile a dimension is, or -1.
+  /// The guard whose current tile is the dimension, or -1.
   int tile_guard(const QuickDim& dim, uint64_t guards) const {
     if (dim.op != bytecode::Op::DIM_TILE || !dim.start_form.affine || dim.start_form.terms.size() != 1)
       return -1;
@@ -270,7 +273,7 @@ class HullMaker {
     return false;
   }
 
-  /// All that the dimension could be.
+  /// The widest range of the dimension.
   static void widen(HullDim& dim, const QuickDim& from, bool& is_exact) {
     is_exact = false;
     const bytecode::Range start = from.start_form.range;
@@ -283,7 +286,7 @@ class HullMaker {
     dim.extent = constant(last - lo + extent);
   }
 
-  /// Whether the loops inside leave no gaps: each step is at most what the smaller ones cover.
+  /// Whether inner loops leave no gaps: each step is at most the range of the smaller ones.
   bool is_gapless(HullDim& dim, int64_t width) {
     std::sort(dim.inner.begin(), dim.inner.end(),
               [](const InnerTerm& x, const InnerTerm& y) { return std::abs(x.coef) < std::abs(y.coef); });
@@ -296,7 +299,7 @@ class HullMaker {
     return true;
   }
 
-  /// Whether the loop that is a guard moves no other dimension: a diagonal is not a box.
+  /// Whether the loop of a guard moves no other dimension, because a diagonal is not a box.
   bool use(uint32_t guard) {
     const bool is_new = (used_ >> guard & 1) == 0;
     used_ |= uint64_t{1} << guard;
@@ -319,11 +322,12 @@ class HullMaker {
 
 }  // namespace detail
 
-/// The export summary of a loop's iterations. If it is closed, an iteration can be passed over without a
-/// walk: its tasks are counted by products, and what they touch is in boxes, which are only ever too large.
+/// The export summary of the iterations of a loop. If it is closed, an iteration can be skipped without a
+/// walk: products count its tasks, and boxes contain their accesses. The boxes may be too large, never too
+/// small.
 class UnitSummary {
  public:
-  /// How the loops and conditions inside an iteration turn out at one place of a run.
+  /// The outcome of the inner loops and conditions of an iteration.
   struct Shape {
     uint64_t holds = 0;  ///< a bit per guard
     int64_t trips[detail::kMaxGuards];
@@ -345,8 +349,8 @@ class UnitSummary {
   /// Whether no two iterations of one run of the loop conflict. False if that is not known.
   bool is_independent() const { return is_independent_; }
 
-  /// Whether the rest of this class can be used: what an iteration makes depends on nothing that only a walk
-  /// through it finds, and it leaves nothing except its tasks.
+  /// Whether the rest of this class can be used: the tasks of an iteration do not depend on a walk through
+  /// it, and it has no other effects.
   bool is_closed() const { return is_closed_; }
 
   /// \pre is_closed(), and the loop's registers hold those of an iteration
@@ -359,7 +363,7 @@ class UnitSummary {
     return shape;
   }
 
-  /// Calls `visit(site, count)` for the sites inside, in program order, with the numbers of their tasks.
+  /// Calls `visit(site, count)` for the sites inside, in program order, with their numbers of tasks.
   template <class Visit>
   void for_sites(const Shape& shape, Visit visit) const {
     for (const detail::GuardedSite& site : sites_) {
@@ -381,7 +385,7 @@ class UnitSummary {
     return total;
   }
 
-  /// Calls `visit(space, box, touch)` for what an iteration touches; `kWrite` if all of the box is written.
+  /// Calls `visit(space, box, touch)` for the accesses of an iteration; `kWrite` if the whole box is written.
   template <class Visit>
   void for_boxes(const Shape& shape, const int64_t* registers, Visit visit) const {
     for (const detail::Hull& hull : hulls_) {
@@ -427,7 +431,7 @@ class UnitSummary {
     }
   }
 
-  /// Of hulls that are alike, one represents the others.
+  /// One of equal hulls represents the others.
   void add_hull(detail::Hull hull) {
     for (detail::Hull& mine : hulls_) {
       if (represents(mine, hull)) {
@@ -442,7 +446,7 @@ class UnitSummary {
     hulls_.push_back(std::move(hull));
   }
 
-  /// Whether `a` is touched whenever `b` is, and written if `b` is.
+  /// Whether an access to `b` implies one to `a`, and a write to `b` one to `a`.
   bool represents(const detail::Hull& a, const detail::Hull& b) const {
     const auto is_same = [this](auto& x, auto& y) { return detail::is_same(x, y, *plan_); };
     return a.space == b.space && (a.guards & ~b.guards) == 0 && (a.writes || !b.writes) &&

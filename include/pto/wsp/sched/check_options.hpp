@@ -22,7 +22,7 @@ inline void check_options(const RunOptions& options) {
     const char* option;
     const char* reason;
   };
-  const bool takes_turns = options.interleaved != 0;
+  const std::vector<uint64_t>& shares = options.pool_shares;
   const auto ascend = [](const auto& bounds) { return std::is_sorted(bounds.begin(), bounds.end()); };
   const Rule rules[] = {
       {options.workers > kMaxWorkers, "workers", "there are 1024 at most"},
@@ -30,12 +30,16 @@ inline void check_options(const RunOptions& options) {
       {options.window == 0, "window", "there must be room for one task"},
       {!ascend(options.bounds), "bounds", "they must ascend"},
       {options.streams == Streams::kInTurn && options.num_streams == 0, "num_streams", "there are none"},
-      {takes_turns && options.streams == Streams::kOff, "interleaved", "there are no streams to take turns"},
-      {takes_turns && options.ready != Ready::kOwn, "interleaved", "`ready` decides what starts first"},
+      {options.turns != 0 && options.ready == Ready::kFifo, "turns", "`ready` decides what starts first"},
       {options.num_pools > kMaxPools, "num_pools", "there are 8 at most"},
       {!options.pool_bounds.empty() && options.pool_bounds.size() + 1 != options.num_pools, "pool_bounds",
        "each pool but the first has one"},
       {!ascend(options.pool_bounds), "pool_bounds", "they must ascend"},
+      {!shares.empty() && (shares.size() != options.num_pools || !options.pool_bounds.empty()), "pool_shares",
+       "each pool has one, and no bounds"},
+      {std::find(shares.begin(), shares.end(), 0u) != shares.end(), "pool_shares", "they must be above 0"},
+      {options.pools_are_soft && options.num_pools == 0, "pools_are_soft", "there are no pools"},
+      {options.balances && options.ready == Ready::kFifo, "balances", "`ready` decides what starts first"},
   };
   for (const Rule& rule : rules) {
     if (rule.is_broken) throw EngineError("bad-option", rule.reason).with("option", std::string(rule.option));

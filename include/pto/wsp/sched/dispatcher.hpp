@@ -352,7 +352,7 @@ class Dispatcher {
     record_->first_task = walk_.num_tasks() - 1 - num_before;
     record_->next = num_before;
     record_->cursor = 0;
-    record_->priority = walk_.traits().priority;
+    record_->rank = walk_.traits().rank;
     record_->lane = walk_.traits().lane;
     record_->num_groups = 0;
     for (const Group& group : numbering().groups()) record_->groups[record_->num_groups++] = group.line;

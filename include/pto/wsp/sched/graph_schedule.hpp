@@ -69,7 +69,8 @@ class GraphSchedule {
     const std::lock_guard<SpinLock> lock(lock_);
     list_strands(num_open);
     if (is_ordered_) record_strands(slot);
-    bool is_found = take_recorded(lanes, out);
+    const Lanes preferred = run_.pools().preferred(slot);
+    bool is_found = take_recorded(preferred, out) || (preferred != lanes && take_recorded(lanes, out));
     for (uint32_t i = 0; i < dispatchers_.size() && !is_found && !is_ordered_; ++i)
       is_found = begin_next(dispatchers_[(slot + i) % dispatchers_.size()], slot, lanes, out);
     return is_found;
@@ -152,8 +153,7 @@ class GraphSchedule {
   Dispatcher& dispatcher_of(const StrandRun& strand) { return dispatchers_[strand.list]; }
   uint32_t lane_of(const StrandRun& strand) const { return graph_.traits(strand.strand).lane; }
   bool is_first(const StrandRun& a, const StrandRun& b) const {
-    return starts_before(graph_.traits(a.strand).priority, a.strand, graph_.traits(b.strand).priority,
-                         b.strand);
+    return starts_before(graph_.traits(a.strand).rank, a.strand, graph_.traits(b.strand).rank, b.strand);
   }
   bool can_start(const StrandRun& strand) const {
     return strand.task >= run_.task_limit() || !strand.at.is_wait() || graph_.has_passed(strand.at);

@@ -43,17 +43,17 @@ class Observer {
 
   /// Prepares a worker: it need not call before the ticker advances.
   void ready(Worker& worker) const {
-    worker.seen_tick = is_on_ && !is_timed() ? kNever : Ticker::instance().count();
+    worker.seen_tick = is_on_ && !is_timed() ? kNever : Ticker::count();
     worker.monitor().seen_ticks = worker.seen_tick;
     worker.num_asked = 0;
     worker.ask_ns = begin_ns_ + kPeriodNs;
   }
-  static bool is_due(const Worker& worker) { return worker.seen_tick != Ticker::instance().count(); }
+  static bool is_due(const Worker& worker) { return worker.seen_tick != Ticker::count(); }
 
   /// Does what is due; true if the run must end. `count` returns the number of complete tasks.
   template <class Count>
   bool answer(Worker& worker, const Count& count) {
-    worker.seen_tick = Ticker::instance().count();
+    worker.seen_tick = Ticker::count();
     if (!is_on_) return false;
     const int64_t now = trace::now_ns();
     if (!is_timed()) {
@@ -71,7 +71,7 @@ class Observer {
   /// The same inside a task, for the kernel on `worker`. The listener is called between tasks only. A kernel
   /// that asks often starts the ticker, even in a young run.
   bool stops_kernel(Worker& worker) {
-    worker.monitor().seen_ticks = Ticker::instance().acquire();
+    worker.monitor().seen_ticks = Ticker::acquire();
     if (!is_on_) return false;
     if (!is_timed()) {
       if (++worker.num_asked % kAsksPerLook != 0 || !Ticker::instance().start()) {

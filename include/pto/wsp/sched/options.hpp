@@ -31,9 +31,9 @@ enum class Streams : uint8_t {
 
 /// Which ready task starts first.
 enum class Ready : uint8_t {
-  kOwn,       ///< a dispatcher runs a ready task when it expands it
-  kFifo,      ///< the first in program order
-  kPriority,  ///< the largest PRIORITY; ties in program order
+  kOwn,      ///< a dispatcher runs a task that is ready as soon as it comes to it
+  kFifo,     ///< the first in program order
+  kOrdered,  ///< one with the least ORDER keys, of equal ones the first in program order
 };
 
 /// What happens if the window has no room.
@@ -71,16 +71,21 @@ struct PolicyOptions {
   size_t lookahead = 64;           ///< of a kept graph: strands that may wait while later ones begin
   uint64_t starts_per_second = 0;  ///< 0 = unlimited
   uint64_t batch = 0;              ///< not 0: tasks in a group; groups start one after the other
-  uint64_t interleaved = 0;        ///< not 0: number of streams that take turns, one task each
+  uint64_t turns = 0;              ///< not 0: values of TURN that take turns at a time, one task each
+  uint64_t in_flight = 0;          ///< not 0: values of ADMIT whose tasks may be in flight
   uint32_t num_pools = 0;          ///< of workers; 0 = any worker runs any task
   std::vector<uint64_t> pool_bounds =
-      {};                        ///< the first worker of each pool but the first; empty: equal pools
+      {};  ///< the first worker of each pool but the first; empty: equal pools
+  std::vector<uint64_t> pool_shares =
+      {};                        ///< not empty: pools have workers in these proportions, and at least one
+  bool pools_are_soft = false;   ///< a worker runs tasks of other pools where its own has none
+  bool balances = false;         ///< of ready tasks that nothing else orders, the longest starts first
   uint64_t streaming_bytes = 0;  ///< least size of a tensor for streaming stores; 0 = default of the machine
 
   /// The options that a graph depends on, in addition to the plan and the workers.
   auto graph_shape() const {
     return std::tie(deps, dispatchers, ownership, bounds, streams, num_streams, window, window_mode, ready,
-                    batch, interleaved, num_pools);
+                    batch, turns, in_flight, num_pools, balances);
   }
 
   /// Whether a graph that was built for these options is the one of `other`, if plan and workers are equal.
@@ -88,15 +93,17 @@ struct PolicyOptions {
 
   /// Whether the graph of tasks is built and kept for equal runs.
   bool keeps_graph() const { return start != Start::kImmediate; }
-  /// Whether program order is cut where keys, priorities or pools of tasks change, or where batches end.
+  /// Keys, ranks, admissions and pools of tasks cut program order where they change, and batches where they
+  /// end.
   bool cuts_units() const {
     return ownership == Ownership::kKey || ownership == Ownership::kHash ||
-           ownership == Ownership::kPartition || ready == Ready::kPriority || batch != 0 ||
-           interleaved != 0 || num_pools != 0;
+           ownership == Ownership::kPartition || ready == Ready::kOrdered || batch != 0 || turns != 0 ||
+           in_flight != 0 || num_pools != 0 || balances;
   }
   /// Whether a policy decides which of the ready tasks starts first.
-  bool is_ordered() const { return ready != Ready::kOwn || interleaved != 0; }
-  /// Whether a policy decides which worker starts a strand, or when.
+  bool is_ordered() const { return ready != Ready::kOwn || turns != 0 || balances || pools_are_soft; }
+  /// Whether a policy decides which worker starts a strand, or when, in addition to what the strand waits
+  /// for.
   bool is_scheduled() const {
     return is_ordered() || dispatchers != 0 || ownership != Ownership::kClaim || window != kWindow ||
            window_mode == WindowMode::kAbort || num_pools != 0;
@@ -129,6 +136,7 @@ struct RunOptions : PolicyOptions, DebugOptions {
   }
 
   uint32_t workers = 0;       ///< 0 = one per core
+  bool is_network = false;    ///< of a network of processes
   bool is_simulated = false;  ///< a walk makes tasks for a simulation, each a strand of its own
   bool is_alone = false;      ///< the calling thread runs all tasks, even with more workers
   bool begins_alone = false;  ///< the calling thread begins, and others join if that pays
@@ -150,15 +158,15 @@ struct RunOptions : PolicyOptions, DebugOptions {
   bool watches_tasks() const { return trace || verifies || jitter != 0 || starts_per_second != 0; }
   /// With one worker, program order satisfies every hazard and every barrier, and the first task is ready.
   bool is_in_order() const {
-    const bool is_open =
-        dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kPriority && interleaved == 0;
-    return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph() && !is_simulated;
+    const bool is_open = dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kOrdered &&
+                         turns == 0 && !balances;
+    return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph() && !is_simulated && !is_network;
   }
   /// Whether the calling thread may run all tasks: no option decides which worker runs a task, or when.
   bool may_be_alone() const {
     return workers > 1 && dispatchers == 0 && streams == Streams::kOff && ready == Ready::kOwn &&
            ownership == Ownership::kClaim && window_mode == WindowMode::kStall && !cuts_units() &&
-           !keeps_graph() && !watches_tasks() && !tracks;
+           !keeps_graph() && !watches_tasks() && !tracks && !is_network;
   }
 };
 

@@ -43,13 +43,27 @@ class Ordering {
     latest_.assign(plan_->sites.size(), 0);
     streams_.clear();
     batch_slice_ = 0;
+    admissions_.assign(options_->in_flight, 0);
+    latest_admitted_ = admitted_after_ = 0;
     trusted_.begin(*plan_);
   }
 
   /// Makes `slice` and later ones wait for all slices before it.
   void begin_batch(uint64_t slice) { batch_slice_ = slice; }
 
-  /// The waits of the last task or unit.
+  /// Slices from `slice` on are of value number `value` from 1 on, or of none if that is 0. The value is
+  /// admitted when all slices before the value `in_flight - 1` before it are complete. So those before them
+  /// are, and as many values are in flight as may.
+  void admit(uint64_t value, uint64_t slice) {
+    admitted_after_ = 0;
+    if (value == 0) return;
+    const uint64_t num = admissions_.size();
+    if (value != latest_admitted_) admissions_[value % num] = slice;
+    latest_admitted_ = value;
+    if (value > num) admitted_after_ = admissions_[(value + 1) % num];
+  }
+
+  /// What the task, or the unit, that was looked at last waits for.
   WaitList& waits() { return waits_; }
   const WaitList& waits() const { return waits_; }
 
@@ -178,10 +192,11 @@ class Ordering {
     latest = name;
   }
 
-  /// Adds the waits of a whole slice: earlier batches, the previous slice of its strand, and the barriers
-  /// around it.
+  /// Adds what a whole slice must wait for: the batches before its own, values in flight, the slice before it
+  /// in its strand, and the barriers around it.
   void add_slice_waits(const Numbering& numbering) {
-    if (batch_slice_ != 0) waits_.require(watermark_name(batch_slice_));
+    const uint64_t earlier = std::max(batch_slice_, admitted_after_);
+    if (earlier != 0) waits_.require(watermark_name(earlier));
     if (numbering.slice() != numbering.strand()) waits_.require(complete_name(numbering.slice() - 1));
     for (const Group& group : numbering.groups()) {
       if (group.barrier > 0) waits_.require(group_name(group.line, group.barrier));
@@ -202,7 +217,10 @@ class Ordering {
   std::unique_ptr<graph::Hazards> hazards_;
   std::vector<Name> latest_;                   ///< per site, its latest task
   std::unordered_map<int64_t, Name> streams_;  ///< per stream, its latest task
-  uint64_t batch_slice_ = 0;                   ///< the first slice of the current batch, or 0
+  uint64_t batch_slice_ = 0;                   ///< the first one of the present batch, or 0
+  std::vector<uint64_t> admissions_;           ///< of the latest values in flight, the first slices
+  uint64_t latest_admitted_ = 0;               ///< number of a value
+  uint64_t admitted_after_ = 0;                ///< slices before it are complete when the value begins, or 0
   TrustedLoops trusted_;
   const std::vector<TrustedSpan>* spans_ = nullptr;  ///< of the last task or unit
   bool is_plain_ = true;                             ///< accesses and explicit edges alone order tasks

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -19,15 +20,21 @@ namespace pto::wsp::sched {
 /// The owner of a strand that the first dispatcher claims.
 inline constexpr uint32_t kNoOwner = UINT32_MAX;
 
+/// Where a strand comes among those that can start: the lesser rank goes first. The first number is that of
+/// the values which take turns at a time. The keys of an order follow, and last the predicted time, negative.
+using Rank = std::array<int64_t, 2 + bytecode::kMaxOrderKeys>;
+
 /// A strand ends where one of these changes.
 struct Traits {
   uint32_t owner = kNoOwner;
-  int64_t priority = 0;
+  Rank rank{};
   uint32_t lane = kAnyLane;  ///< the workers that may run it: see pools.hpp
   uint64_t batch = 0;        ///< number of its batch
+  uint64_t admission = 0;    ///< number of the value that it is admitted with; 0 = it needs none
 
   bool operator!=(const Traits& other) const {
-    return owner != other.owner || priority != other.priority || lane != other.lane || batch != other.batch;
+    return owner != other.owner || lane != other.lane || batch != other.batch ||
+           admission != other.admission || rank != other.rank;
   }
 };
 
@@ -51,6 +58,23 @@ inline uint32_t owner_of(const bytecode::Plan& plan, const PolicyOptions& option
   return modulo(value, num_dispatchers);
 }
 
+/// The cost that a task states, or else the number of elements in its regions.
+inline int64_t predicted_cost(const bytecode::Plan& plan, const bytecode::QuickSite& site,
+                              const int64_t* registers) {
+  if (site.cost.is_given) return plan.evaluate(site.cost.value, registers);
+  int64_t elements = 0;
+  for (uint32_t i = site.first_io; i < site.first_io + site.num_io; ++i) {
+    const bytecode::QuickIo& io = plan.ios[i];
+    int64_t volume = 1;
+    for (uint32_t d = io.first_dim; d < io.first_dim + io.rank; ++d) {
+      if (plan.dims[d].op != bytecode::Op::DIM_MERGED)
+        volume *= plan.evaluate(plan.dims[d].extent, registers);
+    }
+    elements += volume;
+  }
+  return elements;
+}
+
 inline uint32_t lane_of(const bytecode::Plan& plan, const PolicyOptions& options,
                         const bytecode::QuickAmount& pool, const int64_t* registers) {
   if (options.num_pools == 0 || !pool.is_given) return kAnyLane;
@@ -64,55 +88,51 @@ inline std::optional<int64_t> stream_of(const bytecode::Plan& plan, const Policy
                                         const bytecode::QuickSite& site, const int64_t* registers,
                                         uint64_t task) {
   const bool is_by_key = options.streams == Streams::kByKey;
-  if (options.streams == Streams::kOff || (is_by_key && !site.stream.is_given)) return {};
-  const int64_t stream = is_by_key ? plan.evaluate(site.stream.value, registers) : int64_t(task);
+  const bytecode::QuickAmount& key = site.mark(bytecode::Mark::kStream);
+  if (options.streams == Streams::kOff || (is_by_key && !key.is_given)) return {};
+  const int64_t stream = is_by_key ? plan.evaluate(key.value, registers) : int64_t(task);
   return options.num_streams != 0 ? detail::modulo(stream, options.num_streams) : stream;
 }
 
-/// Priorities by which streams take turns. A fixed number of streams takes turns at a time, earlier streams
-/// first. Among them the task with the lowest position in its stream goes first.
+/// Values of a key that take turns: those that begin first go first, a fixed number at a time, and of these
+/// the task with the fewest before it of its value.
 class Turns {
  public:
-  void begin(uint64_t streams_at_a_time) {
-    streams_at_a_time_ = int64_t(streams_at_a_time);
-    streams_.clear();
+  void begin(uint64_t values_at_a_time) {
+    values_at_a_time_ = int64_t(values_at_a_time);
+    values_.clear();
   }
 
-  /// The priority of the next task, a task of `stream`.
-  int64_t next(int64_t stream) {
-    const auto rank = int64_t(streams_.size());
-    Stream& found = streams_.try_emplace(stream, Stream{rank, 0}).first->second;
-    return priority_of(found.rank / streams_at_a_time_, ++found.num_tasks);
-  }
+  struct Place {
+    int64_t group;     ///< of values that take turns
+    int64_t position;  ///< in its value, from 1 on
+  };
 
-  /// The priority of the task at `position` in its stream, in turn number `turn`. Priorities saturate beyond
-  /// bounds that no run reaches.
-  static int64_t priority_of(int64_t turn, int64_t position) {
-    return -(std::min(turn, kMaxTurn) << kPositionBits | std::min(position, kMaxPosition));
+  /// The place of the next task, which is of `value`.
+  Place next(int64_t value) {
+    const auto group = int64_t(values_.size()) / values_at_a_time_;
+    Place& next = values_.try_emplace(value, Place{group, 0}).first->second;
+    ++next.position;
+    return next;
   }
 
  private:
-  static constexpr int kPositionBits = 36;
-  static constexpr int64_t kMaxPosition = (int64_t{1} << kPositionBits) - 1;
-  static constexpr int64_t kMaxTurn = (int64_t{1} << (63 - kPositionBits)) - 1;
-
-  struct Stream {
-    int64_t rank;       ///< streams that began before it
-    int64_t num_tasks;  ///< so far
-  };
-
-  int64_t streams_at_a_time_ = 1;
-  std::unordered_map<int64_t, Stream> streams_;
+  int64_t values_at_a_time_ = 1;
+  std::unordered_map<int64_t, Place> values_;  ///< of the latest task of each
 };
 
 /// The traits of task number `task` of `site`.
 inline Traits traits_of(const bytecode::Plan& plan, const PolicyOptions& options, uint32_t num_dispatchers,
                         const bytecode::QuickSite& site, const int64_t* registers, uint64_t task) {
   Traits traits;
-  traits.owner = detail::owner_of(plan, options, num_dispatchers, site.key, registers, task);
-  if (options.ready == Ready::kPriority && site.priority.is_given)
-    traits.priority = plan.evaluate(site.priority.value, registers);
-  traits.lane = detail::lane_of(plan, options, site.pool, registers);
+  const auto& key = site.mark(bytecode::Mark::kKey);
+  traits.owner = detail::owner_of(plan, options, num_dispatchers, key, registers, task);
+  for (uint32_t i = 0; options.ready == Ready::kOrdered && i < bytecode::kMaxOrderKeys; ++i) {
+    const bytecode::QuickAmount& order = site.order_key(i);
+    if (order.is_given) traits.rank[i + 1] = plan.evaluate(order.value, registers);
+  }
+  if (options.balances) traits.rank.back() = -detail::predicted_cost(plan, site, registers);
+  traits.lane = detail::lane_of(plan, options, site.mark(bytecode::Mark::kPool), registers);
   if (options.batch != 0) traits.batch = task / options.batch;
   return traits;
 }
@@ -127,9 +147,10 @@ class Policy {
     num_dispatchers_ = num_dispatchers;
     cuts_units_ = options.cuts_units();
     traits_ = {};
-    turns_.begin(options.interleaved);
+    turns_.begin(options.turns);
     num_tasks_ = 0;
-    begins_batch_ = false;
+    num_admitted_ = 0;
+    begins_batch_ = begins_admission_ = false;
   }
 
   /// Whether strands end where the traits of tasks change.
@@ -143,11 +164,10 @@ class Policy {
     const bytecode::QuickSite& site = plan_->sites[site_index];
     const int64_t* registers = expander.registers();
     Traits traits = traits_of(*plan_, *options_, num_dispatchers_, site, registers, num_tasks_ - 1);
-    if (options_->interleaved != 0) {
-      const auto stream = stream_of(*plan_, *options_, site, registers, num_tasks_ - 1);
-      if (stream) traits.priority = turns_.next(*stream);
-    }
+    if (options_->turns != 0) take_turn(site, registers, traits);
+    if (options_->in_flight != 0) admit(site, registers, traits);
     begins_batch_ = traits.batch != traits_.batch;
+    begins_admission_ = traits.admission != traits_.admission;
     const bool is_other = traits != traits_;
     traits_ = traits;
     return is_other;
@@ -155,6 +175,8 @@ class Policy {
 
   /// Whether the task is the first one of another batch.
   bool begins_batch() const { return begins_batch_; }
+  /// Whether the task is admitted with another value than the one before it, or needs no admission.
+  bool begins_admission() const { return begins_admission_; }
 
   /// The traits of a strand that begins with the task. `num_strands` strands come before it.
   Traits strand_traits(uint64_t num_strands) const {
@@ -167,19 +189,41 @@ class Policy {
   const Traits& traits() const { return traits_; }
 
  private:
+  void take_turn(const bytecode::QuickSite& site, const int64_t* registers, Traits& traits) {
+    const bytecode::QuickAmount& value = site.mark(bytecode::Mark::kTurn);
+    if (!value.is_given) return;
+    const Turns::Place place = turns_.next(plan_->evaluate(value.value, registers));
+    traits.rank[0] = place.group;
+    if (options_->ready != Ready::kOrdered) traits.rank[1] = place.position;
+  }
+
+  /// A value is admitted again where it follows another one.
+  void admit(const bytecode::QuickSite& site, const int64_t* registers, Traits& traits) {
+    const bytecode::QuickAmount& value = site.mark(bytecode::Mark::kAdmit);
+    if (!value.is_given) return;
+    const int64_t admitted = plan_->evaluate(value.value, registers);
+    if (num_admitted_ == 0 || admitted != admitted_) ++num_admitted_;
+    admitted_ = admitted;
+    traits.admission = num_admitted_;
+  }
+
   const bytecode::Plan* plan_ = nullptr;
   const PolicyOptions* options_ = nullptr;
   uint32_t num_dispatchers_ = 1;
   bool cuts_units_ = false;
   Traits traits_;
   Turns turns_;
-  uint64_t num_tasks_ = 0;  ///< up to the task that `traits_` are of
+  uint64_t num_tasks_ = 0;     ///< up to the task that `traits_` are of
+  uint64_t num_admitted_ = 0;  ///< values
+  int64_t admitted_ = 0;       ///< the latest of them
   bool begins_batch_ = false;
+  bool begins_admission_ = false;
 };
 
-/// Whether strand or slice a starts before b: by priority, then in program order.
-inline bool starts_before(int64_t priority_a, uint64_t number_a, int64_t priority_b, uint64_t number_b) {
-  return priority_a != priority_b ? priority_a > priority_b : number_a < number_b;
+/// Whether of two strands or slices that can start the one of `a` starts first: by rank, then in program
+/// order.
+inline bool starts_before(const Rank& rank_a, uint64_t number_a, const Rank& rank_b, uint64_t number_b) {
+  return rank_a != rank_b ? rank_a < rank_b : number_a < number_b;
 }
 
 }  // namespace pto::wsp::sched

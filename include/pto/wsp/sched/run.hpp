@@ -83,7 +83,7 @@ class Run {
       if (worker == nullptr) worker = std::make_unique<Worker>();
       worker->reset();
     }
-    pools_.begin(options.num_pools, options.pool_bounds, options.workers);
+    pools_.begin(options, options.workers);
     pace_.begin(options.starts_per_second, options.clock != nullptr ? *options.clock : HostClock::instance());
     observer_.begin(options_);
     ready_worker(0);
@@ -101,7 +101,7 @@ class Run {
     stopped_task_.store(UINT64_MAX, std::memory_order_relaxed);
     task_limit_.store(UINT64_MAX, std::memory_order_relaxed);
     end_slice_.store(UINT64_MAX, std::memory_order_relaxed);
-    if (!options.is_in_order()) begin_numbering();
+    if (!options.is_in_order() && !options.is_network) begin_numbering();
   }
 
   /// Prepares a worker when it joins, so that small runs do not pay for other workers.
@@ -109,7 +109,7 @@ class Run {
     Worker& worker = *workers_[slot];
     if (worker.is_ready) return;
     worker.begin(*plan_, bases_, *prepared_->costs, options_, pace_, slot);
-    worker.watch({Ticker::instance().address(), 0, &is_kernel_stopped, &print_of_kernel, {}}, this);
+    worker.watch({Ticker::address(), 0, &is_kernel_stopped, &print_of_kernel, {}}, this);
     observer_.ready(worker);
     worker.is_ready = true;
   }
@@ -182,11 +182,13 @@ class Run {
     if (num_idle.load(std::memory_order_relaxed) > 0) call_others_after_long(site);
   }
 
-  /// Runs one published slice of `lanes`, or as much of it as can run now. False if there was none.
-  bool run_slice(Worker& worker, Lanes lanes) {
+  /// Runs one published slice of `lanes`, or as much of it as can run now: one of `preferred` if there is
+  /// one. False if there was none.
+  bool run_slice(Worker& worker, Lanes lanes, Lanes preferred) {
     if (!ready_.has_slices(lanes)) return false;
     num_in_slices_.fetch_add(1, std::memory_order_relaxed);
-    Slice* slice = ready_.take(lanes, progress_);
+    Slice* slice = ready_.take(preferred, progress_);
+    if (slice == nullptr && preferred != lanes) slice = ready_.take(lanes, progress_);
     if (slice != nullptr) {
       worker.resume();
       execute(*slice, worker);
@@ -278,7 +280,7 @@ class Run {
     pace_.stop();
     task_limit_.store(0, std::memory_order_seq_cst);
     end_slice_.store(0, std::memory_order_seq_cst);
-    Ticker::instance().advance();  // kernels ask
+    Ticker::advance();  // kernels ask
   }
 
   /// Whether every task that must complete is complete. Sequentially consistent against `Worker::is_active`.
@@ -360,7 +362,7 @@ class Run {
   /// \pre the run is complete and not in order
   uint64_t num_slices() const {
     const uint64_t end = end_slice_.load(std::memory_order_relaxed);
-    return options_.is_in_order() ? 0 : end - numbering_start_.first_slice;
+    return options_.is_in_order() || options_.is_network ? 0 : end - numbering_start_.first_slice;
   }
   uint64_t max_recorded() const { return window_.max_taken(); }
   uint64_t max_live_slices() const { return max_live_slices_.load(std::memory_order_relaxed); }

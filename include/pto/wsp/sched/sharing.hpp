@@ -25,7 +25,7 @@ class Sharing {
   /// \pre prepared for a run that orders tasks
   Division divide(const Prepared& prepared, uint32_t workers) {
     const Estimate estimate = Estimate::of(prepared);
-    if (workers != workers_) *this = {};
+    if (workers != workers_) forget_shared();
     workers_ = workers;
     size_ = std::min(size_t(std::log2(1 + estimate.tasks)), of_sizes_.size() - 1);
     if (!estimate.is_timed) return may_be_short(prepared, estimate) ? Division::kLater : Division::kShared;
@@ -43,8 +43,9 @@ class Sharing {
  private:
   static constexpr double kClear = 4;      ///< estimates that differ by this factor decide
   static constexpr double kSureNs = 1000;  ///< timing distorts shorter tasks
-  static constexpr double kGain =
-      0.75;  ///< a shared run gains if it takes at most this part of the time alone
+  static constexpr double kGain = 0.75;    ///< a gain: at most this part of the time alone
+  /// The same, of the time of the bodies, where no run alone is known: bodies of shared runs take longer.
+  static constexpr double kClearGain = 0.6;
   static constexpr double kFewTasks = 64;
   static constexpr double kForget = 1.05;
   static constexpr uint32_t kTrials = 2;
@@ -81,8 +82,8 @@ class Sharing {
     }
   };
 
-  /// For tasks without times: whether they are that many, and so small, that ordering may cost more than
-  /// running them. Others join only after the first task.
+  /// For tasks without times: whether ordering them may cost more than running them, because they are many
+  /// and small. Others join only after the first task.
   static bool may_be_short(const Prepared& prepared, const Estimate& estimate) {
     if (estimate.tasks <= kFewTasks) return false;
     for (uint32_t site = 0; site < prepared.plan.sites.size(); ++site) {
@@ -99,8 +100,14 @@ class Sharing {
     if (saved_ns * kClear < estimate.order_ns) return false;
     const bool is_sure = estimate.task_ns() > kSureNs && saved_ns > kClear * estimate.order_ns;
     // Dependent tasks gain nothing from sharing.
-    const bool has_gained = ways.shared.num_runs == 0 || ways.shared.ns < kGain * estimate.task_ns();
+    const double gain = ways.alone.num_runs > 0 ? kGain : kClearGain;
+    const bool has_gained = ways.shared.num_runs == 0 || ways.shared.ns < gain * estimate.task_ns();
     return (is_sure && has_gained) || ways.is_shared_next(is_sure ? kSureTrialPeriod : kTrialPeriod);
+  }
+
+  /// What one worker takes does not depend on their number.
+  void forget_shared() {
+    for (Ways& ways : of_sizes_) ways.shared = {};
   }
 
   uint32_t workers_ = 0;

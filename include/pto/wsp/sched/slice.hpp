@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pto/wsp/progress.hpp"
+#include "pto/wsp/sched/policy.hpp"
 
 namespace pto::wsp::sched {
 
@@ -20,7 +21,7 @@ namespace pto::wsp::sched {
 struct Slice {
   uint64_t number = 0;
   uint64_t first_task = 0;
-  int64_t priority = 0;
+  Rank rank{};
   uint32_t num_tasks = 0;
   uint32_t next = 0;
   size_t cursor = 0;  ///< begin of the record of task `next`
@@ -32,9 +33,9 @@ struct Slice {
   uint32_t groups[bytecode::kMaxLoopDepth] = {};  ///< lines of the barrier loops around it
 };
 
-/// Whether slice a is taken before b: by priority, then in program order.
+/// Whether a slice is taken before another one, if both can be: by rank, then in program order.
 inline bool is_before(const Slice* a, const Slice* b) {
-  return a->priority != b->priority ? a->priority > b->priority : a->number < b->number;
+  return starts_before(a->rank, a->number, b->rank, b->number);
 }
 
 /// Published slices that no worker has taken.

@@ -34,9 +34,10 @@ class Ticker {
     return *ticker;
   }
 
-  uint64_t count() const { return count_.load(std::memory_order_relaxed); }
+  /// One load, without the guard of `instance`: workers ask between any two tasks.
+  static uint64_t count() { return count_.value.load(std::memory_order_relaxed); }
   /// The count; what was written before `advance` made it so is visible afterwards.
-  uint64_t acquire() const { return count_.load(std::memory_order_acquire); }
+  static uint64_t acquire() { return count_.value.load(std::memory_order_acquire); }
 
   /// An observed run begins. False if the counter does not advance, so `start` must be called.
   bool enter() {
@@ -50,9 +51,9 @@ class Ticker {
   void leave() { num_runs_.fetch_sub(1, std::memory_order_seq_cst); }
 
   /// The counter, for kernels inside a task.
-  const uint64_t* address() const { return reinterpret_cast<const uint64_t*>(&count_); }
+  static const uint64_t* address() { return reinterpret_cast<const uint64_t*>(&count_.value); }
   /// Makes all workers check now. Earlier writes are visible to workers that see the new count.
-  void advance() { count_.fetch_add(1, std::memory_order_release); }
+  static void advance() { count_.value.fetch_add(1, std::memory_order_release); }
 
   /// Makes the counter advance; false if the system refuses a thread.
   bool start() {
@@ -77,7 +78,7 @@ class Ticker {
   void work() {
     for (int num_idle = 0;;) {
       std::this_thread::sleep_for(kPeriod);
-      count_.fetch_add(1, std::memory_order_relaxed);
+      count_.value.fetch_add(1, std::memory_order_relaxed);
       num_idle = num_runs_.load(std::memory_order_relaxed) > 0 ? 0 : num_idle + 1;
       if (num_idle < kIdlePeriods) continue;
       num_idle = 0;
@@ -107,7 +108,10 @@ class Ticker {
     is_alive_ = is_asleep_ = false;
   }
 
-  alignas(kLineBytes) std::atomic<uint64_t> count_{0};
+  struct alignas(kLineBytes) Count {
+    std::atomic<uint64_t> value;
+  };
+  static inline Count count_{};
   static_assert(sizeof(std::atomic<uint64_t>) == sizeof(uint64_t), "kernels read the count as a number");
   alignas(kLineBytes) std::atomic<int64_t> num_runs_{0};
   std::atomic<bool> is_alive_{false};

@@ -149,6 +149,7 @@ class Walk {
     if (!policy_.note(site, *expander_)) return;
     if (numbering_.is_open()) engine.close(true);
     if (policy_.begins_batch()) ordering_.begin_batch(numbering_.slice());
+    if (policy_.begins_admission()) ordering_.admit(policy_.traits().admission, numbering_.slice());
   }
 
   const bytecode::Plan* plan_ = nullptr;

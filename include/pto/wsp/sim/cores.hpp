@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <queue>
 #include <vector>
@@ -16,6 +15,26 @@
 
 namespace pto::wsp::sim {
 
+/// A set of cores, by number.
+class CoreSet {
+ public:
+  void begin(uint32_t count) { words_.assign(count / 64 + 1, 0); }
+  bool is_empty() const {
+    return std::all_of(words_.begin(), words_.end(), [](uint64_t word) { return word == 0; });
+  }
+  void add(uint32_t core) { words_[core / 64] |= uint64_t{1} << core % 64; }
+  void remove(uint32_t core) { words_[core / 64] &= ~(uint64_t{1} << core % 64); }
+  /// \pre it is not empty
+  uint32_t lowest() const {
+    uint32_t word = 0;
+    while (words_[word] == 0) ++word;
+    return 64 * word + uint32_t(__builtin_ctzll(words_[word]));
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+};
+
 /// Cores by kind and pool. Each pool of a schedule has an equal share of every kind.
 class Cores {
  public:
@@ -23,15 +42,15 @@ class Cores {
     num_pools_ = std::max(1u, options.num_pools);
     const auto num_kinds = uint32_t(machine.cores.size());
     idle_.assign(num_kinds * num_pools_, {});
+    for (uint32_t i = 0; i < idle_.size(); ++i) idle_[i].begin(machine.cores[i / num_pools_]);
     home_.clear();
     pool_of_.assign(num_kinds, {});
-    last_.assign(num_kinds, {});
     num_idle_.assign(num_kinds, 0);
     for (uint32_t kind = 0; kind < num_kinds; ++kind) {
       const uint32_t count = machine.cores[kind];
-      last_[kind].assign(count, UINT64_MAX);
+      const std::vector<uint64_t> bounds = sched::bounds_of_pools(options, count);
       for (uint32_t core = 0; core < count; ++core) {
-        const uint32_t pool = pool_of(core, count, options.pool_bounds);
+        const uint32_t pool = pool_of(core, count, bounds);
         pool_of_[kind].push_back(pool);
         give_back(kind, core);
       }
@@ -49,23 +68,18 @@ class Cores {
   }
   /// Takes the idle core with the lowest number. \pre there is one
   uint32_t take(uint32_t kind, uint32_t lane) {
-    auto& heap = idle_[kind * num_pools_ + *find(kind, lane)];
-    const uint32_t core = heap.top();
-    heap.pop();
+    CoreSet& cores = idle_[kind * num_pools_ + *find(kind, lane)];
+    const uint32_t core = cores.lowest();
+    cores.remove(core);
     --num_idle_[kind];
     return core;
   }
   void give_back(uint32_t kind, uint32_t core) {
-    idle_[kind * num_pools_ + pool_of_[kind][core]].push(core);
+    idle_[kind * num_pools_ + pool_of_[kind][core]].add(core);
     ++num_idle_[kind];
   }
 
-  /// The task that a core ran last, or UINT64_MAX.
-  uint64_t& last(uint32_t kind, uint32_t core) { return last_[kind][core]; }
-
  private:
-  using LowestFirst = std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>>;
-
   uint32_t pool_of(uint32_t core, uint32_t count, const std::vector<uint64_t>& bounds) const {
     if (bounds.empty()) return uint32_t(uint64_t(core) * num_pools_ / count);
     return uint32_t(std::upper_bound(bounds.begin(), bounds.end(), core) - bounds.begin());
@@ -75,13 +89,13 @@ class Cores {
   std::optional<uint32_t> find(uint32_t kind, uint32_t lane) const {
     if (lane != sched::kAnyLane) {
       const uint32_t pool = home_[kind * num_pools_ + lane - 1];
-      return idle_[kind * num_pools_ + pool].empty() ? std::nullopt : std::optional<uint32_t>(pool);
+      return idle_[kind * num_pools_ + pool].is_empty() ? std::nullopt : std::optional<uint32_t>(pool);
     }
     std::optional<uint32_t> found;
     for (uint32_t pool = 0; pool < num_pools_; ++pool) {
-      const LowestFirst& heap = idle_[kind * num_pools_ + pool];
-      if (heap.empty()) continue;
-      if (!found || heap.top() < idle_[kind * num_pools_ + *found].top()) found = pool;
+      const CoreSet& cores = idle_[kind * num_pools_ + pool];
+      if (cores.is_empty()) continue;
+      if (!found || cores.lowest() < idle_[kind * num_pools_ + *found].lowest()) found = pool;
     }
     return found;
   }
@@ -89,16 +103,15 @@ class Cores {
   /// A pool that gets no core of a kind shares those of another, so that none is empty.
   void find_homes(uint32_t kind) {
     for (uint32_t pool = 0; pool < num_pools_; ++pool) {
-      const bool has_cores = !idle_[kind * num_pools_ + pool].empty();
+      const bool has_cores = !idle_[kind * num_pools_ + pool].is_empty();
       home_.push_back(has_cores ? pool : pool_of_[kind][pool % pool_of_[kind].size()]);
     }
   }
 
   uint32_t num_pools_ = 1;
-  std::vector<LowestFirst> idle_;  ///< per kind and pool
-  std::vector<uint32_t> home_;     ///< per kind and pool: the pool whose cores its tasks take
+  std::vector<CoreSet> idle_;   ///< per kind and pool
+  std::vector<uint32_t> home_;  ///< per kind and pool: the pool whose cores its tasks take
   std::vector<std::vector<uint32_t>> pool_of_;
-  std::vector<std::vector<uint64_t>> last_;
   std::vector<uint32_t> num_idle_;
 };
 
@@ -112,8 +125,8 @@ class ReadyTasks {
   }
   bool is_empty() const { return size_ == 0; }
 
-  void add(uint32_t kinds, uint32_t lane, int64_t priority, uint64_t task) {
-    queue(kinds, lane).push({priority, task});
+  void add(uint32_t kinds, uint32_t lane, const sched::Rank& rank, uint64_t task) {
+    queue(kinds, lane).push({rank, task});
     ++size_;
   }
 
@@ -133,10 +146,10 @@ class ReadyTasks {
 
  private:
   struct Entry {
-    int64_t priority;
+    sched::Rank rank;
     uint64_t task;
     bool operator<(const Entry& other) const {
-      return sched::starts_before(other.priority, other.task, priority, task);
+      return sched::starts_before(other.rank, other.task, rank, task);
     }
   };
   struct Queue {

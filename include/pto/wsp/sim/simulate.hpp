@@ -21,7 +21,7 @@ struct Simulation {
 };
 
 /// The most tasks that are recorded without being asked for.
-inline constexpr uint64_t kMostTimes = uint64_t{1} << 18;
+inline constexpr uint64_t kMostTimes = uint64_t{1} << 16;
 
 namespace detail {
 

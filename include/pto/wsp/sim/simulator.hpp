@@ -157,7 +157,7 @@ class Simulator {
 
   /// There is always room for the oldest task that is not complete: the others may wait for it.
   bool has_room(const Dispatcher& dispatcher) const {
-    const bool is_oldest = !dispatcher.own.empty() && dispatcher.own.front() == live_.oldest();
+    const bool is_oldest = dispatcher.own.front() == live_.oldest();
     return is_oldest || (dispatcher.records < machine_.records && num_recorded_ < options_.window);
   }
 
@@ -165,6 +165,16 @@ class Simulator {
   void make_next(uint32_t number) {
     Dispatcher& dispatcher = dispatchers_[number];
     if (dispatcher.is_over || dispatcher.making != kNoTask) return;
+    if (dispatcher.own.empty() && !pull(number)) {
+      dispatcher.is_gated = num_gates_ > 0;
+      if (dispatcher.is_gated) {
+        ++num_gated_;
+        return;
+      }
+      dispatcher.is_over = true;
+      ++num_over_;
+      return;
+    }
     if (!has_room(dispatcher)) {
       if (dispatcher.stalled_since < 0) {
         dispatcher.stalled_since = now_;
@@ -177,16 +187,6 @@ class Simulator {
       result_.stalled[number] += now_ - dispatcher.stalled_since;
       dispatcher.stalled_since = -1;
       --num_stalled_;
-    }
-    if (dispatcher.own.empty() && !pull(number)) {
-      dispatcher.is_gated = num_gates_ > 0;
-      if (dispatcher.is_gated) {
-        ++num_gated_;
-        return;
-      }
-      dispatcher.is_over = true;
-      ++num_over_;
-      return;
     }
     const uint64_t task = dispatcher.own.front();
     dispatcher.own.pop_front();
@@ -229,9 +229,7 @@ class Simulator {
     live.cost = source_task_.cost;
     live.dispatcher = owner == sched::kNoOwner ? number : owner;
     live.lane = source_task_.traits.lane;
-    live.priority = source_task_.traits.priority;
-    live.groups = source_task_.groups;
-    live.uses = source_task_.uses;
+    live.rank = source_task_.traits.rank;
     for (const sched::Name name : source_task_.waits) live.num_waits += waits_.add(live_, task, name);
     const TaskCost& cost = source_.cost(live.cost);
     if (records_ && task >= most_times_) forget_times();
@@ -246,6 +244,8 @@ class Simulator {
     }
     ++result_.calls[live.cost];
     result_.operations += cost.operations;
+    live.groups.swap(source_task_.groups);
+    live.uses.swap(source_task_.uses);
     dispatchers_[live.dispatcher].own.push_back(task);
     return live.dispatcher;
   }
@@ -277,7 +277,7 @@ class Simulator {
     LiveTask& live = live_[task];
     live.ready = now_;
     --num_waiting_;
-    ready_.add(source_.cost(live.cost).kinds, live.lane, live.priority, task);
+    ready_.add(source_.cost(live.cost).kinds, live.lane, live.rank, task);
   }
 
   /// Whether the schedule lets no task start yet.

@@ -52,14 +52,13 @@ struct LiveTask {
   uint32_t num_waits = 0;
   uint32_t first_edge = kNoEdge;  ///< tasks that wait for it
   uint32_t first_core = 0, second_core = 0;
-  int64_t priority = 0;
+  sched::Rank rank{};
   bool is_made = false;
   bool is_complete = false;
   Cause cause = Cause::kMade;
   uint64_t because = kNoTask;  ///< the task that `cause` names
   double made = 0, ready = 0, start = 0, end = 0;
   double least_end = 0;  ///< by its own cycles
-  double longest = 0;    ///< cycles of the longest chain of tasks that ends before it
   std::vector<uint32_t> groups;
   std::vector<Use> uses;
 };
@@ -80,14 +79,15 @@ class LiveTasks {
   LiveTask& operator[](uint64_t task) { return tasks_[task & (tasks_.size() - 1)]; }
   const LiveTask& operator[](uint64_t task) const { return tasks_[task & (tasks_.size() - 1)]; }
 
+  /// The next task. What the walk and the dispatcher say of it is that of an earlier task.
   LiveTask& add() {
     if (end_ - oldest_ == tasks_.size()) grow();
     LiveTask& task = (*this)[end_++];
-    std::vector<uint32_t> groups = std::move(task.groups);
-    std::vector<Use> uses = std::move(task.uses);
-    task = {};
-    task.groups = std::move(groups);
-    task.uses = std::move(uses);
+    task.num_waits = 0;
+    task.first_edge = kNoEdge;
+    task.is_made = task.is_complete = false;
+    task.cause = Cause::kMade;
+    task.because = kNoTask;
     return task;
   }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Bringing memory nearer that is needed soon.
+/// Prefetches memory that is needed soon.
 ///
-/// Lines are asked for a few at a time, spread over work that needs none of them: a burst would hold up
-/// everything after it.
+/// Prefetches are issued a few at a time, spread over other work. A burst would delay all later loads.
 #pragma once
 
 #include "pto/wsp/tile/move.hpp"
@@ -12,10 +11,10 @@ namespace pto::wsp::tile {
 
 inline constexpr uint64_t kLineBytes = 64;
 
-/// How near lines are brought, as the compiler counts.
+/// Cache levels of prefetches, as __builtin_prefetch counts them.
 inline constexpr int kSecondCache = 2, kFirstCache = 3;
 
-/// Brings the lines of `count` elements into a cache.
+/// Prefetches the lines of `kCount` elements into a cache.
 template <int64_t kCount, int kCache = kFirstCache, class T>
 PTO_INLINE inline void prefetch_lines(const T* p) {
 #pragma GCC unroll 4
@@ -23,8 +22,8 @@ PTO_INLINE inline void prefetch_lines(const T* p) {
     __builtin_prefetch(reinterpret_cast<const char*>(p) + at, 0, kCache);
 }
 
-/// Elements from a row to what is to be prefetched when it is read, if rows are `stride` elements apart:
-/// bytes enough to hide how far away memory is, a few rows at least; 0 where rows do not follow each other.
+/// Distance in elements from a row to the prefetched one, for rows `stride` elements apart. It covers the
+/// latency of memory and is at least a few rows; 0 if rows are not consecutive.
 template <class T>
 inline int64_t stream_distance(int64_t stride) {
   constexpr int64_t kBytes = 8192, kRows = 4;
@@ -33,7 +32,7 @@ inline int64_t stream_distance(int64_t stride) {
   return (rows < kRows ? kRows : rows) * stride;
 }
 
-/// The lines of a window that is needed soon, one after the other.
+/// The lines of a window that is needed soon, in order.
 class Ahead {
  public:
   Ahead() = default;
@@ -47,7 +46,7 @@ class Ahead {
     begin_row();
   }
 
-  /// The same lines, but those of rows in a number of equally spaced places in turn.
+  /// The same lines, in turn from `places` equally spaced places.
   Ahead in_turns(int64_t places) const {
     Ahead turns = *this;
     turns.apart_ = rows_ / places;
@@ -58,10 +57,10 @@ class Ahead {
 
   bool is_over() const { return row_ >= rows_; }
 
-  /// How many lines there are from the beginning.
+  /// The number of lines of the window.
   int64_t lines() const { return rows_ * lines_; }
 
-  /// Brings the next `count` lines into the second cache.
+  /// Prefetches the next `count` lines into the second-level cache.
   PTO_INLINE void next(int count) {
     for (int i = 0; i < count && row_ < rows_; ++i) take<1>();
   }
@@ -100,13 +99,13 @@ class Ahead {
   int64_t lines_ = 0;
   int64_t place_ = 0;  ///< of the row
   int64_t apart_ = 1;  ///< rows between one place and the next
-  int64_t turns_ = 0;  ///< rows that are taken in turns; then they follow each other
+  int64_t turns_ = 0;  ///< rows taken in turns; later rows are consecutive
   int64_t row_ = 0;
   const char* at_ = nullptr;
   int64_t left_ = 0;
 };
 
-/// Brings a whole window nearer in one step.
+/// Prefetches a whole window in one step.
 template <class T>
 inline void prefetch(const Window<T>& window) {
   Ahead ahead(window);

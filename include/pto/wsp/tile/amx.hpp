@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Products of bf16 in the matrix registers of a processor (AMX of Intel). A register has 16 rows of 64
-/// bytes; one instruction adds 32 terms to each of 16 x 16 sums: those at even places and those at odd ones
-/// are added up apart, in ascending order, and then both to the sum. Numbers below 2^-126 count as 0.
+/// bytes; one instruction adds 32 terms to each of 16 x 16 sums: terms at even and at odd places are summed
+/// separately, in ascending order, and then both are added to the sum. Numbers below 2^-126 count as 0.
 #pragma once
 
 #include "pto/wsp/tile/ahead.hpp"
@@ -19,7 +19,7 @@ inline constexpr int kRows = 16;   ///< of a register
 inline constexpr int kTerms = 32;  ///< of one instruction
 inline constexpr int kPairs = kTerms / 2;
 
-/// Registers: those before are sums, a vector of columns each.
+/// Register numbers; lower registers are sums, one vector of columns each.
 inline constexpr int kLeft = 4, kFirstRight = 5, kRightRegisters = 3;
 
 #if defined(PTO_AMX_BY_HAND)  // in plain C++, of any number of lanes, for tests
@@ -77,7 +77,7 @@ void add_products() {
 
 inline constexpr bool kIsKnown = true;
 
-/// Whether the system lets this process use the registers; asks for it once.
+/// Whether the system lets this process use the registers. Requests it once.
 inline bool is_allowed() {
   constexpr long kRequest = 0x1023, kData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA
   static int answer = 0;                         // not yet
@@ -89,8 +89,8 @@ inline bool is_allowed() {
   return known > 0;
 }
 
-/// Says how many rows sums and left operands have; must come first, and `release` last: until then the system
-/// keeps 8 KiB more of the thread.
+/// Sets the rows of sums and left operands. Call it first and `release` last: in between, the system saves 8
+/// KiB more per thread.
 inline void configure(int64_t rows) {
   struct alignas(64) {
     uint8_t palette, start_row, reserved[14];

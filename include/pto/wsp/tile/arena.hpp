@@ -19,18 +19,18 @@ inline void require(bool condition, const char* text) {
 
 }  // namespace detail
 
-/// A tile whose rows have room for whole blocks of columns: what lies between its columns and the next
-/// multiple of Arena::kPadding may be written. Only an Arena makes one, so a part of it is a plain `Tile`,
-/// next to whose columns nothing is written. Tiles of one column are packed and have no such room.
+/// A tile whose rows have room for whole blocks of columns: memory up to the next multiple of Arena::kPadding
+/// columns may be written. Only an Arena creates one. A part of it is a plain `Tile`, whose neighbours are
+/// never written. Tiles of one column are packed and have no such room.
 template <class T>
 struct PaddedTile : Tile<T> {};
 
-/// Memory for tiles, taken from the front. Copies take from the same place: pass one by value to a function,
-/// and what that takes is free again when it returns.
+/// Memory for tiles, allocated from the front. A copy allocates from the same place. Pass a copy to a
+/// function, and its memory is free again when the function returns.
 class Arena {
  public:
   Arena(void* memory, uint64_t bytes) : next_(static_cast<char*>(memory)), end_(next_ + bytes) {}
-  /// The task's workspace: what the kernel's `workspace=` asks for.
+  /// The workspace of the task, as the kernel's `workspace=` requests it.
   explicit Arena(const TaskContext& context) : Arena(context.workspace, context.workspace_bytes) {}
 
   /// `n` elements, aligned to kScratchAlign bytes, contents undefined.
@@ -48,11 +48,11 @@ class Arena {
   /// rounded up to 32 unless it is 1, and then rounded up to 128 bytes.
   template <class T>
   PaddedTile<T> tile(int64_t rows, int64_t cols) {
-    constexpr int64_t kMost = INT64_MAX - kPadding;
-    require_room(rows >= 0 && cols >= 0 && cols <= kMost);
+    constexpr int64_t kMaxSize = INT64_MAX - kPadding;
+    require_room(rows >= 0 && cols >= 0 && cols <= kMaxSize);
     const int64_t stride = cols == 1 ? 1 : round_up(cols, kPadding);
     int64_t elements = 0;
-    require_room(!__builtin_mul_overflow(rows, stride, &elements) && elements <= kMost);
+    require_room(!__builtin_mul_overflow(rows, stride, &elements) && elements <= kMaxSize);
     return {{array<T>(round_up(elements, kPadding)), stride, rows, cols}};
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Going over the elements of a row: whole vectors, then what is left.
+/// Loops over the elements of a row: whole vectors, then the rest.
 #pragma once
 
 #include "pto/wsp/tile/vec.hpp"
@@ -14,7 +14,7 @@ template <int kTogether = 1, int64_t kWidth = kLanes, class Body>
 PTO_INLINE inline void columns(int64_t n, const Body& body) {
   int64_t j = 0;
   if constexpr (kTogether == 2) {
-    // Unrolled by a late pass of the compiler: two calls of the body here would go through all of them.
+    // Unrolled by a late compiler pass; two calls of the body here would pass through all of them.
 #pragma GCC unroll 2
     for (; j + kWidth <= n; j += kWidth) body(j, Full{});
   } else {
@@ -23,7 +23,7 @@ PTO_INLINE inline void columns(int64_t n, const Body& body) {
   if (j < n) body(j, Tail{n - j});
 }
 
-/// The same with one body for whole vectors and the rest, where it takes the compiler long.
+/// The same with one body for whole vectors and the rest, for bodies that compile slowly.
 template <class Body>
 PTO_INLINE inline void columns_once(int64_t n, const Body& body) {
   for (int64_t j = 0; j < n; j += kLanes) body(j, Upto{n - j});

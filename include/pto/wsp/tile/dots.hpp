@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Matrix products of few rows with the rows of a right operand: its lines are read as they lie, and sums are
+/// Matrix products of few rows with the rows of a right operand. The operand is read in place, and sums are
 /// folded across lanes.
 #pragma once
 
@@ -59,7 +59,7 @@ PTO_INLINE inline void fold_vectors(F* v) {
   }
 }
 
-/// Rows of a right operand whose products are summed side by side: as many as there are registers for.
+/// Rows of a right operand that are summed in parallel: as many as the registers hold.
 template <int kRows>
 constexpr int kDotColumns = kHasManyRegisters && kRows <= 4 ? 4 : 2;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What matrix products of few rows share, which read their right operand where it lies.
+/// Common parts of matrix products of few rows, which read their right operand in place.
 #pragma once
 
 #include "pto/wsp/tile/matmul.hpp"

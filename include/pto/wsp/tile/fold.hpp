@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Folding the lanes of as many vectors as a vector has lanes, together: one result per row of a tile.
+/// Folds the lanes of several vectors together, as many as a vector has lanes: one result per row of a tile.
 #pragma once
 
 #include "pto/wsp/tile/ops.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Matrix products of few rows whose right operand has rows that lie anywhere, where the registers do not
-/// hold sums of whole rows: they wait in the first cache.
+/// Matrix products of few rows with a right operand of scattered rows. The registers do not hold the sums of
+/// whole rows, so the sums stay in the first-level cache.
 #pragma once
 
 #include "pto/wsp/tile/few_rows.hpp"

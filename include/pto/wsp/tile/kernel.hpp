@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What hand-written kernels are made of: views with their element type, and failing with a message.
+/// The interface of hand-written kernels: views with an element type, and failures with a message.
 ///
 /// A kernel's parameters are `TensorView`s and scalars. It returns nothing; `PTO_FAIL("message")` and
 /// `PTO_CHECK(condition, "message")` end the run with an error that names the line, wherever they are called
@@ -73,7 +73,7 @@ class TensorView {
 
 }  // namespace pto::wsp::tile
 
-/// What the code around hand-written kernels uses.
+/// Used by the generated code around hand-written kernels.
 namespace pto::wsp::tile::native {
 
 inline constexpr uint32_t kKeptFailures = 1024;
@@ -93,7 +93,7 @@ inline const KernelFailure* failure(int32_t number) {
 
 inline NativeKernels kernels{failure, nullptr};
 
-/// Notes what this thread is in while it lives, for the report of a crash.
+/// While an instance lives, notes the kernel of this thread for crash reports.
 class Noted {
  public:
   explicit Noted(const NativeCall& call) : place_(kernels.current_call ? kernels.current_call() : nullptr) {
@@ -128,7 +128,7 @@ int32_t run(const NativeCall& call, const Body& body) {
 
 }  // namespace pto::wsp::tile::native
 
-/// What the library exports of its hand-written kernels.
+/// The exports of a library with hand-written kernels.
 extern "C" __attribute__((visibility("default"), used)) inline pto::wsp::NativeKernels*
 pto_wsp_native_kernels() {
   return &pto::wsp::tile::native::kernels;

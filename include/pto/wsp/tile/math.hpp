@@ -27,8 +27,8 @@ PTO_INLINE inline F fma(F a, F b, F c) {
 #endif
 }
 
-/// sum + a * b, added in the register of the sum. In long sums compilers else read operands again for each
-/// use and copy sums about, which costs products a tenth to a quarter of their time.
+/// sum + a * b, added in the register of the sum. Otherwise compilers reload operands and copy sums in long
+/// sums, which costs products a tenth to a quarter of their time.
 PTO_INLINE inline F add_product(F a, F b, F sum) {
 #if (defined(__AVX512F__) && PTO_LANES == 16) || (defined(__FMA__) && PTO_LANES == 8)
   asm("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
@@ -109,8 +109,8 @@ PTO_INLINE inline ExpParts exp_parts(F x, F low) {
 /// `x` between two numbers; NaN passes through, for comparisons with it are false.
 PTO_INLINE inline F clamp(F x, float low, float high) { return greater(splat(low), lesser(splat(high), x)); }
 
-/// What is far below, as masked scores are, must not end just below the smallest numbers, where processors
-/// take twenty times as long.
+/// Arguments far below zero, such as masked scores, must not give subnormal results, which take twenty times
+/// as long.
 PTO_INLINE inline F exp(F x) {
 #if defined(__AVX512F__) && PTO_LANES == 16
   const Reduced d = reduce(lesser(splat(89.0f), x));
@@ -143,7 +143,7 @@ PTO_INLINE inline F log_of(F f, F e) {
   return fma(e, splat(0x1.63p-1f), fma(square, splat(-0.5f), low) + f);
 }
 
-/// The logarithm's values where its argument has none of its own: `r` is it elsewhere.
+/// The special values of the logarithm; `r` elsewhere.
 PTO_INLINE inline F log_edges(F x, F r) {
   r = x == __builtin_inff() ? x : r;
   r = x == 0.0f ? splat(-__builtin_inff()) : r;
@@ -161,7 +161,7 @@ PTO_INLINE inline F log(F x) {
 
 PTO_INLINE inline F log1p(F x) {
   const F sum = x + 1.0f;
-  // What the sum has lost, in units of its mantissa.
+  // The rounding error of the sum, in units of its mantissa.
   const F lost = x > 1.0f ? 1.0f - (sum - x) : x - (sum - 1.0f);
   const I offset = (I)((U)sum - 0x3f3504f3u);
   const I e = offset >> 23;

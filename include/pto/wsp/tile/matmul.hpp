@@ -2,8 +2,8 @@
 /// \file
 /// The matrix product of tiles, accumulated in f32.
 ///
-/// Element (i, j) is one chain of fused multiply-adds over k in ascending order, whatever block of rows and
-/// columns it is computed in: a row has the same bits however many rows and columns are valid.
+/// Element (i, j) is one chain of fused multiply-adds over k in ascending order, in every block of rows and
+/// columns. So a row has the same bits for any number of valid rows and columns.
 #pragma once
 
 #include "pto/wsp/tile/ahead.hpp"
@@ -14,9 +14,9 @@
 
 namespace pto::wsp::tile {
 
-/// What is brought nearer while a product works: as many rows as a block of its right operand has, one at a
-/// time. A product calls `next` every `spacing` terms. Few groups of rows wait for memory, most of all: only
-/// a limited number of lines can be on their way to the first cache, and more to the second.
+/// Prefetches during a product: the rows of the next block of its right operand, one at a time. A product
+/// calls `next` every `spacing` terms. With few groups of rows, memory is the limit: more lines can be in
+/// flight to the second-level cache than to the first.
 template <int64_t kWidth, class B>
 struct Behind {
   static constexpr int64_t kFewGroups = 4;
@@ -73,8 +73,8 @@ class Spread {
   int burst_ = 1;
 };
 
-/// The pointer, of which the compiler knows no more: it computes those of all rows beforehand if it can, and
-/// has no registers for them.
+/// Hides a pointer from the compiler, which would otherwise precompute the pointers of all rows without
+/// registers for them.
 template <class T>
 PTO_INLINE inline T* opaque(T* p) {
   asm("" : "+r"(p));
@@ -152,19 +152,18 @@ PTO_INLINE inline void matmul_rows(int64_t rows, float* c, int64_t c_stride, Lef
 #undef PTO_BLOCK
 }
 
-/// Whether rows that are `stride` bytes apart share so few sets of the first cache that they do not stay
-/// there.
+/// Whether rows that are `stride` bytes apart share too few sets of the first-level cache to stay there.
 constexpr bool is_crowded(int64_t rows, uint64_t stride) {
   constexpr uint64_t kPeriod = 4096, kFirstCacheBytes = 32 << 10;
   const uint64_t power = stride & (0 - stride);  // the largest that divides it
   return uint64_t(rows) * (power < kPeriod ? power : kPeriod) > kFirstCacheBytes;
 }
 
-// What copies take was measured with AVX2; wider vectors that cross lines wait for multiply-adds anyway.
+// The cost of copies was measured with AVX2. Wider vectors that cross lines wait for multiply-adds anyway.
 inline constexpr int64_t kManyGroups = 16, kFewGroups = PTO_LANES == 16 ? kManyGroups : 4;
 
-/// Whether blocks of a right operand are copied wherever they lie: small floats are widened, and vectors that
-/// cross lines are worth it where enough `groups` of rows read each.
+/// Whether blocks of a right operand are copied: small floats are widened, and vectors that cross lines
+/// justify a copy if enough `groups` of rows read each.
 template <class B>
 PTO_INLINE inline bool is_copied(const B* first, int64_t stride, int64_t groups) {
   constexpr uint64_t kVectorBytes = kLanes * sizeof(float);
@@ -312,7 +311,7 @@ PTO_INLINE inline void matmul_blocks(const Tile<float>& c, const Left& a, const 
 
 // --- one row ----------------------------------------------------------------------------------------------
 
-/// Vectors of columns of one row that are summed side by side. Memory is read in sequence where rows of a
+/// Vectors of columns of one row that are summed side by side. Memory is read in sequence if the rows of a
 /// right operand are not longer.
 inline constexpr int kRowVectors = PTO_LANES == 16 ? 4 : 8;
 
@@ -374,7 +373,7 @@ PTO_INLINE inline void row_block(float* c, const Left& a, const Tile<B>& b, bool
   store_sums<kVectors, B>(sum, c);
 }
 
-/// c (+)= a @ b for one row, which reads `b` where it lies.
+/// c (+)= a @ b for one row, which reads `b` in place.
 template <class Left, class B>
 [[gnu::noinline]] void matmul_row(const Tile<float>& c, const Left& a, const Tile<B>& b, bool accumulate,
                                   const Ahead& ahead) {
@@ -398,8 +397,8 @@ template <class Left, class B>
 /// c (+)= a @ b, where a is m x k and b is k x n. Products of bf16 are summed in pairs where the processor
 /// does that in one instruction and terms of a row of `a` are neighbours.
 ///
-/// Blocks of `b` are taken in the order of memory, as far as that is possible, and while one is used, as many
-/// lines after it are prefetched: those of the next block, or of the panel after `b`.
+/// Blocks of `b` are used in the order of memory if possible. During one block, as many following lines are
+/// prefetched: those of the next block, or of the panel after `b`.
 ///
 /// \tparam kVectors 1 where n never exceeds one vector, else 2
 /// \tparam kMaxRows the largest m there can be, or more

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What generated kernels ask and tell while they run: whether to stop, why a check failed, what to print.
+/// The connection of running kernels to the engine: stop requests, failed checks, and printing.
 #pragma once
 
 #include "pto/wsp/abi.hpp"
 
 namespace pto::wsp::tile {
 
-/// Whether the run shall end. Loops ask in each iteration: as a rule it costs two loads and a comparison.
+/// Whether the run must end. Loops ask in each iteration, which usually costs two loads and a comparison.
 inline bool must_stop(const TaskContext* context) {
   Monitor* monitor = context->monitor;
   const bool is_due = __atomic_load_n(monitor->ticks, __ATOMIC_RELAXED) != monitor->seen_ticks;
   return __builtin_expect(is_due, false) && monitor->is_stopped(monitor);
 }
 
-/// Where a range ends, for a check that has failed; the largest number if that is beyond 64 bits.
+/// The end of a range, for a failed check; the largest number if it exceeds 64 bits.
 inline int64_t stop_of(int64_t start, int64_t extent) {
   int64_t stop;
   return __builtin_add_overflow(start, extent, &stop) ? INT64_MAX : stop;
@@ -28,7 +28,7 @@ inline int64_t check_value(float value) {
   return bits.i64;
 }
 
-/// Keeps what a check found, and returns its number.
+/// Stores the values of a failed check, and returns its number.
 template <class... Values>
 [[gnu::noinline, gnu::cold]] int32_t failed(const TaskContext* context, int32_t number, Values... values) {
   static_assert(sizeof...(Values) <= kMaxCheckValues, "a check keeps no more");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tiles in memory, and moving them between views and the worker's scratch.
+/// Tiles in memory, and moves between views and the scratch of the worker.
 ///
 /// A tile's valid part is rows x cols elements at `data + i * stride + j`. Nothing beyond it may be touched,
 /// unless the function that takes the tile requires padding. Generated code pads the rows of its scratch to
-/// whole vectors (a tile of one column is packed instead: stride 1) and then calls such functions; what lies
-/// in the padding is garbage.
+/// whole vectors (a tile of one column is packed instead: stride 1) and then calls such functions; the
+/// contents of the padding are undefined.
 #pragma once
 
 #include "pto/wsp/tile/columns.hpp"
@@ -35,10 +35,10 @@ struct Window {
 
   T* row(int64_t i) const { return data + (index ? index[i] : i) * stride; }
 
-  /// Whether memory that begins with a line at `p` may be stored past the caches.
+  /// Whether memory at `p` may have streaming stores.
   bool streams_at(const T* p) const { return streams && step == 1 && place(p) % kStreamAlign == 0; }
 
-  /// Of `count` neighbours those before the first line that may be stored past the caches; 0 where none may.
+  /// The number of elements, of `count`, before the first line with streaming stores; 0 without streaming.
   int64_t lead(const T* row, int64_t count) const {
     if (!streams || step != 1) return 0;
     const int64_t before = int64_t(-place(row) % kStreamAlign / sizeof(T));
@@ -58,7 +58,7 @@ inline bool is_dense(const Window<T>& window, int64_t cols) {
   return window.stride == cols && window.index == nullptr;
 }
 
-/// Make one row of all, where the rows of all that a loop goes over are contiguous.
+/// Merges all rows into one if the rows of all operands of a loop are contiguous.
 template <class... Memory>
 PTO_INLINE inline void flatten(int64_t& rows, int64_t& cols, const Memory&... memory) {
   if ((is_dense(memory, cols) && ...)) {
@@ -112,7 +112,7 @@ template <class T>
   return made;
 }
 
-/// The rows of a window that `numbers`, which lie side by side, name; with -1 rows where one is not in it.
+/// The rows of a window that contiguous `numbers` select; -1 rows if one is outside.
 /// \param place as many numbers, for windows whose rows are picked already
 template <class T>
 [[gnu::noinline]] Window<T> pick(const Window<T>& from, const Tile<int32_t>& numbers, int64_t count,
@@ -133,7 +133,7 @@ template <class T>
   return {from.data, from.stride, from.step, index, count, from.cols, from.streams};
 }
 
-/// The first of the rows that `pick` was given which lies outside, for its error.
+/// The first row outside that `pick` received, for its error.
 [[gnu::noinline, gnu::cold]] inline int64_t first_outside(const Tile<int32_t>& numbers, int64_t count,
                                                           int64_t num_rows) {
   for (int64_t i = 0; i < count; ++i) {
@@ -142,18 +142,18 @@ template <class T>
   return -1;
 }
 
-/// The window itself as a tile, or a copy where its rows are not evenly spaced.
+/// The window itself as a tile, or a copy if its rows are not evenly spaced.
 template <class T>
 PTO_INLINE inline Tile<T> borrow(const Window<T>& from, T* buffer, int64_t stride) {
   if (__builtin_expect(from.index == nullptr, 1)) return {from.data, from.stride, from.rows, from.cols};
-  // Made again: then what is copied only here is not put into memory before each loop.
+  // A new object, so that fields which only this copy needs are not stored before each loop.
   const Window<T> same{from.data, from.stride, from.step, from.index, from.rows, from.cols, from.streams};
   copy(same, buffer, stride);
   return {buffer, stride, from.rows, from.cols};
 }
 
-/// The window itself as a tile where its rows lie close together, so that many of them fit the first cache;
-/// else a copy.
+/// The window itself as a tile if its rows are close together, so that many fit the first-level cache; else a
+/// copy.
 template <class T>
 [[gnu::noinline]] Tile<T> bring_together(const Window<T>& from, T* buffer, int64_t stride) {
   constexpr int64_t kMostBytes = 1024;
@@ -167,7 +167,7 @@ inline Tile<T> copy(const Tile<T>& from, T* buffer, int64_t stride) {
   return copy(Window<T>{from.data, from.stride, 1, nullptr, from.rows, from.cols}, buffer, stride);
 }
 
-/// Every row of a tile set to the one row of another, which has as many columns.
+/// Sets every row of a tile to the single row of another tile.
 template <class T>
 void repeat(const Tile<T>& to, const Tile<T>& row) {
   for (int64_t i = 0; i < to.rows; ++i) {
@@ -233,8 +233,8 @@ inline TouchedBytes footprint(const Window<T>& w) {
           w.index == nullptr && w.step == 1};
 }
 
-/// Bytes of a view of `rank` dimensions: its rows, or all from the first one to the last. Long row sets are
-/// not looked through: that would take longer than a copy of what is compared with them.
+/// Bytes of a view of `rank` dimensions: its rows, or everything from the first to the last. Long row sets
+/// are not scanned, because a copy of the other operand is faster.
 [[gnu::noinline]] inline TouchedBytes footprint(const View& view, int rank, int64_t bytes) {
   constexpr int64_t kMostPicked = 256;
   const int64_t base = reinterpret_cast<int64_t>(view.data);
@@ -257,7 +257,7 @@ inline TouchedBytes footprint(const Window<T>& w) {
   return {base + low * step, 0, 1, (high - low) * step + inner * bytes, even};
 }
 
-/// Whether no byte belongs to both; false where that is not clear immediately.
+/// Whether no byte belongs to both; false if a simple test cannot decide.
 [[gnu::noinline]] inline bool apart(const TouchedBytes& a, const TouchedBytes& b) {
   if (a.rows <= 0 || b.rows <= 0 || a.cols <= 0 || b.cols <= 0) return true;
   if (!a.even || !b.even) return false;
@@ -277,7 +277,7 @@ inline TouchedBytes footprint(const Window<T>& w) {
 }
 
 /// Copy a tile to `buffer` unless it can be read where it is while a window is written; `written_*` is the
-/// window's footprint. Numbers in place of a tile and a window: a call takes the compiler less time.
+/// window's footprint. Takes numbers instead of a tile and a window, because such a call compiles faster.
 template <class T>
 [[gnu::noinline]] bool moved_away(T* data, int64_t stride, int64_t rows, int64_t cols, T* buffer,
                                   int64_t buffer_stride, const void* written_data, int64_t written_stride,
@@ -291,7 +291,7 @@ template <class T>
   return true;
 }
 
-/// Make of a tile that is read while `target` is written a copy, where they are not apart.
+/// Copies a tile that is read while `target` is written, if they overlap.
 /// \param elementwise element (i, j) is read before (i, j) is written, and at no other time
 template <class T, class W>
 PTO_INLINE inline void shield(Tile<T>& tile, const Window<W>& target, bool elementwise, T* buffer,
@@ -385,7 +385,7 @@ template <class T>
   }
 }
 
-/// Store the transpose of a tile: directly if it does not overlap its operand, else by way of a tile.
+/// Stores the transpose of a tile: directly if it does not overlap its operand, else through a copy.
 template <class T>
 [[gnu::noinline]] void write_turned(const Window<T>& to, const Tile<T>& source, const Tile<T>& turned) {
   const bool is_plain = to.index == nullptr && to.step == 1 && !to.streams;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Integers of 8 and 16 bits in lanes of their own width, for loops that need nothing wider: two or four
-/// times as many to a vector as in lanes of 32 bits. They wrap by themselves.
+/// Integers of 8 and 16 bits in lanes of their own width, for loops without wider values. A vector holds two
+/// or four times as many as with lanes of 32 bits. Arithmetic wraps.
 #pragma once
 
 #include "pto/wsp/tile/ops.hpp"

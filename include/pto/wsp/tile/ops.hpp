@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The exact elementwise instructions on vectors. Integers wrap; nothing traps on any operand, for lanes
-/// beyond the valid part of a tile hold anything.
+/// The exact elementwise instructions on vectors. Integers wrap. No operand traps, because lanes outside the
+/// valid part of a tile have undefined contents.
 #pragma once
 
 #include "pto/wsp/tile/columns.hpp"
 
 namespace pto::wsp::tile {
 
-/// What an element type is to an instruction.
+/// Properties of an element type for instructions.
 template <class T>
 struct Element {
   static constexpr bool kFloat = false;
@@ -136,8 +136,7 @@ PTO_INLINE inline V bitwise_not(V a) {
   return ~a;
 }
 
-/// Amounts below 0 or beyond the lane's bits shift everything out; what a narrower type loses, `wrapped`
-/// takes.
+/// Amounts below 0 or beyond the bits of the lane shift out all bits; `wrapped` handles narrower types.
 PTO_INLINE inline U shl(U a, U b) { return b < 32u ? a << (b & 31u) : U{}; }
 PTO_INLINE inline I shl(I a, I b) { return (I)shl((U)a, (U)b); }
 PTO_INLINE inline L shl(L a, L b) { return (L)((UL)b < 64u ? (UL)a << ((UL)b & 63u) : UL{}); }

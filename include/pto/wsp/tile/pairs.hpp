@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows of bf16, of which two elements share a lane: widened or put together in pairs where they lie.
+/// Rows of bf16, two elements per lane: widened, or combined in pairs in place.
 ///
 /// Two vectors of neighbours become two of f32, or of pairs with those of another row, with one instruction
 /// each, but in another order: that in which `unzip` takes two vectors apart. `zip` is its opposite.

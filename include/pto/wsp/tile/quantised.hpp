@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Matrix products with a quantised right operand. How its bytes lie, and what elements they are, is said in
-/// python/pto_wsp/types/quantised.py.
+/// Matrix products with a quantised right operand. python/pto_wsp/types/quantised.py describes the layout of
+/// its bytes and the meaning of its elements.
 ///
 /// An element is `(q - zero) * scale + minimum`, where the product and the sum are rounded to f32. A product
 /// is one chain of fused multiply-adds over elements in ascending order, as in matmul.hpp.
@@ -187,7 +187,7 @@ PTO_INLINE inline void for_columns(int64_t cols, int64_t most, const Body& body)
   }
 }
 
-/// What is brought nearer while a product with a widened right operand works: nothing.
+/// No prefetches during a product with a widened right operand.
 struct Nothing {
   int64_t spacing = INT64_MAX;
   PTO_INLINE void next() {}

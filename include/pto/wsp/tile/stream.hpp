@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Matrix products of few rows, whose right operand is read once, where it lies: bound by memory, not by
+/// Matrix products of few rows, whose right operand is read once and in place. Memory bounds them, not
 /// arithmetic.
 ///
-/// The right operand is a window, of any rows of a view, and is neither copied nor turned. Rows that lie
-/// anywhere are read in kStreams places in turn: the processor's own prefetcher follows each of them to its
-/// end, and brings more than prefetches of a program do. While lines are read, as many lines of what is
-/// needed next are brought nearer: spread like this they cost nothing, where a burst of them would hold up
-/// everything after it.
+/// The right operand is a window of any rows of a view, neither copied nor transposed. Scattered rows are
+/// read in kStreams places in turn: the hardware prefetcher follows each of them and has more lines in flight
+/// than software prefetches. Each line that is read also prefetches a line that is needed next. Spread like
+/// this, prefetches cost nothing; a burst would delay all later loads.
 #pragma once
 
 #include "pto/wsp/tile/dots.hpp"
@@ -34,11 +33,11 @@ struct TermOrder {
   }
 };
 
-/// Whether registers hold the sums of whole rows of a right operand. Then rows that lie anywhere are read
-/// whole, for two rows of sums at a time: halves of them would stop what the processor itself brings nearer.
+/// Whether registers hold the sums of whole rows of a right operand. Scattered rows are then read whole, for
+/// two rows of sums at a time. Half rows would interrupt the hardware prefetcher.
 inline constexpr bool kHoldsRows = PTO_LANES == 16;
 
-/// Turns whose rows stay in the second cache while they are read again for other rows of sums.
+/// Turns whose rows stay in the second-level cache while other rows of sums read them again.
 inline constexpr int64_t kTurnsTogether = 16;
 
 /// Calls `body` with all terms of a product with `b`: in turns those of rows that lie anywhere.
@@ -143,8 +142,8 @@ void stream_rows(const Tile<float>& c, const Strided<A, Step>& a, const Window<B
 inline constexpr int kBlockVectors = PTO_LANES == 16 ? 4 : 2;
 inline constexpr int64_t kLeastBlockRows = PTO_LANES == 16 ? 5 : PTO_LANES == 8 ? 2 : INT64_MAX;
 
-/// Whether `matmul` reads a right operand faster than this header does: where memory is read in sequence, in
-/// whole blocks, and sums of these rows by whole rows of `b` do not fit the registers.
+/// Whether `matmul` reads a right operand faster than this header: memory is read in sequence, in whole
+/// blocks, and the registers do not hold the sums of whole rows of `b`.
 template <class B>
 PTO_INLINE inline bool is_better_in_blocks(const Tile<float>& c, const Window<B>& b) {
   constexpr uint64_t kBlockBytes = kBlockVectors * kLanes * sizeof(float);

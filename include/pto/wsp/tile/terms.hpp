@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operands of matrix products, and the terms that their sums are made of.
+/// The operands of matrix products, and the terms of their sums.
 #pragma once
 
 #include "pto/wsp/tile/math.hpp"
@@ -24,8 +24,7 @@ struct Constant {
   static constexpr int value = kValue;
 };
 
-/// Calls `body` with the constants kFirst .. kEnd - 1: vectors that are indexed by constants alone stay in
-/// registers, whatever else happens to them.
+/// Calls `body` with the constants kFirst .. kEnd - 1: vectors with constant indices stay in registers.
 template <int kEnd, int kFirst = 0, class Body>
 PTO_INLINE inline void for_constants(const Body& body) {
   if constexpr (kFirst < kEnd) {

@@ -3,9 +3,9 @@
 /// The tile library: the rows of the instruction table as functions of whole tiles, under their names.
 ///
 /// For kernels written by hand; see docs/tile_library.md. The destination comes first, and its valid shape
-/// must be what the instruction makes: anything else, an index outside, or an unsorted row that should be
-/// sorted, ends the kernel with an error. Results are those of generated code, bit for bit, but for the order
-/// of the terms of a sum over a single column.
+/// must be that of the result. Another shape, an index outside, or an unsorted operand of a merge ends the
+/// kernel with an error. Results equal those of generated code bit for bit, except for the order of terms in
+/// a sum over a single column.
 #pragma once
 
 #include "pto/wsp/tile/arena.hpp"
@@ -64,7 +64,7 @@ template <class T, class U>
 void gather(const Tile<T>& to, const TensorView<U, 2>& from, const Tile<int32_t>& numbers, Arena arena) {
   gather(to, window(from), numbers, arena);
 }
-/// Row i of the tile goes to row numbers[i] of the window; of rows named twice the last stays.
+/// Row i of the tile goes to row numbers[i] of the window; the last of equal rows wins.
 template <class T>
 void scatter(const Window<T>& to, const Tile<int32_t>& numbers, const Tile<T>& from, Arena arena) {
   store(detail::picked(to, numbers, arena), from);

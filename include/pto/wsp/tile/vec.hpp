@@ -42,8 +42,8 @@ struct Bool {
 };
 
 struct Full {};
-/// All lanes, past the caches; memory is aligned to the bytes that are stored. Before other threads may look,
-/// there is a `StoreFence`.
+/// All lanes with a streaming store; memory is aligned to the stored bytes. A `StoreFence` must follow before
+/// other threads read.
 struct Past {};
 struct Tail {
   int64_t n;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Checks afterwards that the tasks of a run kept the order that the meaning of the program asks for. It
-/// shares nothing with what produced that order: every memory is cut where any region begins or ends, and
-/// each piece remembers when the last of its readers and writers ended.
+/// Checks after a run that its tasks kept the required order. It shares no code with the scheduler: every
+/// memory is divided at the ends of all regions, and each piece stores the end of its last reader and writer.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +48,7 @@ class EndMap {
 
   const uint32_t group;  ///< of the memory
 
-  /// Says that a region will be compared.
+  /// Announces a region for comparison.
   void cut(const Region& region) {
     for (size_t d = 0; d < is_cut_.size(); ++d) {
       is_cut_[d][size_t(region.lo[d])] = true;
@@ -71,7 +70,7 @@ class EndMap {
     ends_.resize(count);
   }
 
-  /// Whether an access that began at `start` was late enough.
+  /// Whether an access may begin at `start`.
   bool admits(const Region& region, bool writes, uint64_t start) {
     bool is_late_enough = true;
     visit(region, 0, 0, [&](Ends& ends) { is_late_enough = is_late_enough && ends.admit(writes, start); });
@@ -197,7 +196,7 @@ class OrderCheck {
     return is_late_enough;
   }
 
-  /// Whether an access is after those that are not compared with it.
+  /// Whether an access follows the accesses that are not compared with it.
   bool is_behind_others(const EndMap& map, bool writes, uint64_t start) const {
     for (const auto& [key, other] : maps_) {
       if (&other != &map && std::get<0>(key) == map.group && !other.admits_all(writes, start)) return false;
@@ -278,10 +277,9 @@ class OrderCheck {
 
 }  // namespace detail
 
-/// How many tasks of a run began before something had ended that comes before them: a task that they share
-/// an element with which one of them writes, one that they name by `AFTER`, or one of an earlier iteration of
-/// a FOR_EACH loop around them. `stamps` holds those of every task, in program order; `flushed` what flush
-/// points read. \pre bind_elements
+/// Counts the tasks of a run that began before a predecessor ended: a conflicting task, a task in its
+/// `AFTER`, or a task of an earlier iteration of a FOR_EACH loop around it. `stamps` holds those of every
+/// task, in program order; `flushed` what flush points read. \pre bind_elements
 inline uint64_t count_order_violations(const bytecode::Plan& plan, const std::vector<int64_t>& flushed,
                                        const std::vector<OrderStamp>& stamps) {
   return detail::OrderCheck(plan, flushed).count_violations(stamps);

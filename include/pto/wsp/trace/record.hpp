@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The record of a run. Its workers wrote down what they ran and when; where a task is in the program is
-/// found when it is asked for, by expanding once more.
+/// The record of a run. Workers recorded their tasks and times. The place of a task in the program is found
+/// on request, by another walk.
 #pragma once
 
 #include <memory>
@@ -29,12 +29,12 @@ class RunRecord {
   RunRecord(const RunRecord&) = delete;
   RunRecord& operator=(const RunRecord&) = delete;
 
-  /// Adds what the next worker wrote down.
+  /// Adds the events of the next worker.
   void add(Events events, std::vector<Stretch> stretches) {
     workers_.push_back({std::move(events), std::move(stretches)});
   }
 
-  /// Adds what the next dispatcher wrote down.
+  /// Adds the events of the next dispatcher.
   void add_dispatcher(std::vector<MadeSlice> slices, std::vector<StallEvent> stalls) {
     dispatchers_.push_back({std::move(slices), std::move(stalls)});
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a worker writes down while it runs tasks: when each began and ended.
+/// The events of a worker: when each task began and ended.
 #pragma once
 
 #include <cstdint>
@@ -55,11 +55,10 @@ class Events {
   size_t size_ = 0;
 };
 
-/// Reads the clock once per task: where one task follows another, the end of the first is the start of the
-/// second.
+/// Reads the clock once per task: the end of a task is the start of the task that follows immediately.
 class Recorder {
  public:
-  /// The thread comes to its tasks from something else, whose time belongs to no task.
+  /// The thread returns to tasks from other work, whose time belongs to no task.
   void resume() { last_ = ticks_after(); }
 
   /// Returns the ticks that the task took.
@@ -70,8 +69,8 @@ class Recorder {
     return last_ - start;
   }
 
-  /// The worker looked for something to do from `start` until now. A look that found nothing counts only if
-  /// it took long. Stretches that nearly touch are one.
+  /// The worker looked for work from `start` until now. A search without result counts only if it was long.
+  /// Stretches that nearly touch are merged.
   void note_stretch(int64_t start, bool has_worked) {
     const int64_t end = ticks();
     if (!has_worked && end - start < kShortTicks) return;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What stops dispatchers, as it is recorded.
+/// The recorded reasons that stop dispatchers.
 #pragma once
 
 #include <cstdint>
 
 namespace pto::wsp::trace {
 
-/// What a dispatcher can be stopped by.
+/// The reasons that stop a dispatcher.
 enum class Stall : uint8_t {
   kWindow,  ///< no room for another record
-  kSlices,  ///< too many slices on their way
+  kSlices,  ///< too many incomplete slices
   kFlush,   ///< tasks must write a value first
   kPool,    ///< a worker of the task's pool must come
 };

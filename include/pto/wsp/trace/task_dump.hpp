@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tasks and what they wait for, as text: one line per task, or all that is known. Prose: docs/task_dump.md.
+/// Tasks and their waits as text: one line per task, or all details. docs/task_dump.md describes it.
 #pragma once
 
 #include <cinttypes>
@@ -58,7 +58,7 @@ class TaskDump {
       "================================================================================\n";
   static constexpr int kNameWidth = 14;
 
-  /// How many tasks that a task waits for are not complete.
+  /// The number of incomplete tasks that a task waits for.
   size_t count_open(const DumpedTask& task) const {
     size_t count = 0;
     for (const uint64_t before : task.before) count += tasks_[before].is_complete ? 0 : 1;

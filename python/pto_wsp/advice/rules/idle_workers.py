@@ -158,8 +158,7 @@ def _tail(case: Case, idle: str) -> Iterator[Advice]:
     param = _growing(case, call)
     if param and took > 2 * int(np.median(case.took_ns)):
         remedy = "start the longest tasks first"
-        key = f"ReadyPolicy.priority(lambda t: t.args.{param}.rows)"
-        example = f"program.reschedule(program.schedule.task_graph(ready={key}))"
+        example = f"program.reschedule(program.schedule.order_by(lambda t: -t.args.{param}.rows))"
     else:
         remedy, example = f"split the tasks of `{kernel}`, so that the last ones end together", ""
     mean = duration_text(report.busy_ns // report.tasks)

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 from pto_wsp.errors import WrongValue
 from pto_wsp.ir.scalar import I64_MAX
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key, Keys, Stage, Stages
 from pto_wsp.lang.schedule.keys import trace_key
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import replace
@@ -22,8 +22,8 @@ def directed(directive: D, **given: Any) -> D:
 
     Args:
         directive: it, without arguments.
-        given: a function of a task as `key`, an integer or None (open) as `n`, ascending integers as
-            `bounds`.
+        given: a function of a task as `key`, several as `keys`, an integer or None (open) as `n`, ascending
+            integers as `bounds`, results of `stage` as `stages`.
 
     Raises:
         WrongValue, BadKey, FrontendError: an argument does not fit.
@@ -34,9 +34,16 @@ def directed(directive: D, **given: Any) -> D:
         match parameter:
             case Key():
                 fields["key"] = trace_key(name, value)
+            case Keys(most=most):
+                if not 1 <= len(value) <= most:
+                    expected, found = f"1 to {most} keys", f"{len(value)}"
+                    raise WrongValue(name=name, expected=expected, found=found, loc=caller_location())
+                fields["keys"] = tuple(trace_key(name, key) for key in value)
             case Count(least=least, most=most):
                 is_open = value is None and least == 0
                 fields["n"] = 0 if is_open else checked_count(f"{name}'s n", value, max(least, 1), most)
+            case Stages(least=least, most=most):
+                fields["stages"] = _stages(name, value, least, most)
             case Bounds(most_parts=most):
                 fields["bounds"] = _bounds(name, value, most)
     return replace(directive, **fields)
@@ -48,6 +55,19 @@ def checked_count(name: str, value: object, least: int, most: int = Count.most) 
         expected = f"an integer from {least} to {most}"
         raise WrongValue(name=name, expected=expected, found=repr(value), loc=caller_location())
     return value
+
+
+def _stages(name: str, stages: Sequence[object], least: int, most: int) -> tuple[Stage, ...]:
+    found = tuple(stage for stage in stages if isinstance(stage, Stage))
+    if len(found) != len(stages) or not least <= len(found) <= most:
+        expected = f"{least} to {most} stages: `stage(kernel, cores=n)`"
+        raise WrongValue(name=name, expected=expected, found=repr(tuple(stages)), loc=caller_location())
+    kernels = [kernel for stage in found for kernel in stage.kernels]
+    twice = next((kernel for kernel in kernels if kernels.count(kernel) > 1), None)
+    if twice is not None:
+        expected, shown = "each kernel in one stage", f"`{twice}` in two"
+        raise WrongValue(name=name, expected=expected, found=shown, loc=caller_location())
+    return found
 
 
 def _bounds(name: str, bounds: object, most_parts: int) -> tuple[int, ...]:

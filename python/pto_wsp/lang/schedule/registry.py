@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pto_wsp.ir.schedule import Directive, Directives
+from pto_wsp.lang.schedule.directives.concurrent import Concurrent
 from pto_wsp.lang.schedule.directives.deps import Deps
 from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
+from pto_wsp.lang.schedule.directives.interleave import Interleave
+from pto_wsp.lang.schedule.directives.load_balance import LoadBalance
 from pto_wsp.lang.schedule.directives.pools import Pools
 from pto_wsp.lang.schedule.directives.ready import ReadyPolicy
 from pto_wsp.lang.schedule.directives.start import StartPolicy
@@ -17,8 +20,8 @@ from pto_wsp.lang.schedule.directives.trace import TracePolicy
 from pto_wsp.lang.schedule.directives.window import Window
 
 _KINDS = (
-    *(DispatchPolicy, Window, ReadyPolicy, StartPolicy, Streams),
-    *(TimingPolicy, Pools, StorePolicy, TracePolicy, Deps),
+    *(DispatchPolicy, Window, ReadyPolicy, StartPolicy, Streams, Interleave),
+    *(LoadBalance, TimingPolicy, Concurrent, Pools, StorePolicy, TracePolicy, Deps),
 )
 DIRECTIVES: dict[str, type[Directive]] = {directive.kind: directive for directive in _KINDS}
 
@@ -29,9 +32,8 @@ def every_kind(schedule: Directives) -> Iterator[Directive]:
 
 
 CONFLICTS: dict[tuple[str, str], str] = {
-    ("timing = interleaved", "streams = off"): "there are no streams that could take turns",
-    ("timing = interleaved", "ready = fifo"): "what starts first is decided by fifo",
-    ("timing = interleaved", "ready = priority"): "what starts first is decided by priority",
+    ("interleave = by", "ready = fifo"): "what starts first is decided by fifo",
+    ("load_balance = by_cost", "ready = fifo"): "what starts first is decided by fifo",
 }
 """Why a directive is refused together with another one, defaults included."""
 

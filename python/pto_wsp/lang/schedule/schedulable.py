@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 from pto_wsp.errors import NotYetSupported
+from pto_wsp.lang.schedule.directives.concurrent import ConcurrentMethods
 from pto_wsp.lang.schedule.directives.deps import Deps
 from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
-from pto_wsp.lang.schedule.directives.pools import Pools
-from pto_wsp.lang.schedule.directives.ready import ReadyPolicy
+from pto_wsp.lang.schedule.directives.interleave import InterleaveMethods
+from pto_wsp.lang.schedule.directives.load_balance import LoadBalanceMethods
+from pto_wsp.lang.schedule.directives.pools import PoolMethods, Pools
+from pto_wsp.lang.schedule.directives.ready import ReadyMethods, ReadyPolicy
 from pto_wsp.lang.schedule.directives.start import StartPolicy
 from pto_wsp.lang.schedule.directives.stores import StorePolicy
 from pto_wsp.lang.schedule.directives.streams import StreamMethods
@@ -20,7 +23,9 @@ from pto_wsp.location import caller_location
 LATER = frozenset({"spatial_map"})
 
 
-class Schedulable(StreamMethods):
+class Schedulable(
+    ReadyMethods, StreamMethods, InterleaveMethods, LoadBalanceMethods, ConcurrentMethods, PoolMethods
+):
     """Something with a schedule. Each method returns a copy in which the directives of its kinds are others.
 
     Attributes:

@@ -44,7 +44,7 @@ class Branch:
         traceback: TracebackType | None,
     ) -> None:
         if kind is not None:
-            return  # the block stays open, which ends the recording with an error if this one is caught
+            return  # the block stays open, so the recording ends with an error if this error is caught
         blocks: Blocks = context.current(f"`{self._what}`").blocks
         assert self._block is not None and self._chain is not None
         blocks.leave(self._block)
@@ -64,7 +64,7 @@ def otherwise(predicate: Number | None = None) -> Branch:
 def _branch(what: str, value: object) -> Branch:
     context.current(f"`{what}`")
     loc = caller_location()
-    predicate = None if value is None and what == "P.otherwise" else _predicate(what, value, loc)
+    predicate = None if value is None and what == "P.otherwise" else predicate_of(what, value, loc)
     statement = None if loc is None else with_statement(loc)
     if loc is None or statement is None:
         raise UnsupportedSyntax(
@@ -80,7 +80,7 @@ def _branch(what: str, value: object) -> Branch:
     return Branch(what, predicate, loc)
 
 
-def _predicate(what: str, value: object, loc: Location | None) -> Expr | bool:
+def predicate_of(what: str, value: object, loc: Location | None) -> Expr | bool:
     """Return a predicate, as a Python bool where it is known while the workload is built.
 
     Raises:

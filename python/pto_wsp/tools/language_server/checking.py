@@ -8,7 +8,7 @@ import sys
 from pto_wsp.errors import PtoError
 from pto_wsp.location import Location
 from pto_wsp.text import parse
-from pto_wsp.tools.language_server.findings import NOT_CHECKED, Finding, finding_of, loaded
+from pto_wsp.tools.language_server.remarks import NOT_CHECKED, Remark, loaded, remark_of
 
 TIME_LIMIT_S = 20.0
 """Of the process that checks a Python document: its imports may take long."""
@@ -18,16 +18,16 @@ MENTIONS = "pto_wsp"
 """A Python document without this word is not checked."""
 
 
-def check_text(path: str, text: str) -> list[Finding]:
+def check_text(path: str, text: str) -> list[Remark]:
     """Return the first error of a document in `.pto` text."""
     try:
         parse(text, path)
     except PtoError as error:
-        return [finding_of(error, path, Location(path, 1))]
+        return [remark_of(error, path, Location(path, 1))]
     return []
 
 
-def check_python(path: str, text: str, time_limit_s: float = TIME_LIMIT_S) -> list[Finding]:
+def check_python(path: str, text: str, time_limit_s: float = TIME_LIMIT_S) -> list[Remark]:
     """Return what is wrong in the kernels and workloads of a Python document."""
     if MENTIONS not in text:
         return []
@@ -42,5 +42,5 @@ def check_python(path: str, text: str, time_limit_s: float = TIME_LIMIT_S) -> li
     return loaded(done.stdout)
 
 
-def _not_checked(reason: str) -> Finding:
-    return Finding(1, 0, 0, NOT_CHECKED, f"not checked: {reason}", is_error=False)
+def _not_checked(reason: str) -> Remark:
+    return Remark(1, 0, 0, NOT_CHECKED, f"not checked: {reason}", is_error=False)

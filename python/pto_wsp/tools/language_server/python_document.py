@@ -1,6 +1,6 @@
 """Checks a Python document in a process of its own, whose argument is the path of the document.
 
-The text comes from standard input, findings go to standard output as JSON. Statements are run one by one, but
+The text comes from standard input, remarks go to standard output as JSON. Statements are run one by one, but
 only those that declare: imports, functions, classes and assignments. `compile` checks and builds nothing, so
 that programs which declare and then run are checked without running.
 """
@@ -21,7 +21,7 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.lang.compiling import set_compile_hook
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.location import Location
-from pto_wsp.tools.language_server.findings import NOT_CHECKED, PYTHON_SYNTAX, Finding, dumped, finding_of
+from pto_wsp.tools.language_server.remarks import NOT_CHECKED, PYTHON_SYNTAX, Remark, dumped, remark_of
 
 DECLARATIONS = (
     ast.Import,
@@ -48,7 +48,7 @@ class Unbuilt:
         return self
 
 
-def check(path: str, text: str) -> list[Finding]:
+def check(path: str, text: str) -> list[Remark]:
     """Return what is wrong in a Python document.
 
     Args:
@@ -59,7 +59,7 @@ def check(path: str, text: str) -> list[Finding]:
         tree = ast.parse(text, path)
     except SyntaxError as error:
         line, col = error.lineno or 1, error.offset or 0
-        return [Finding(line, col, max(col + 1, error.end_offset or 0), PYTHON_SYNTAX, error.msg)]
+        return [Remark(line, col, max(col + 1, error.end_offset or 0), PYTHON_SYNTAX, error.msg)]
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     sys.path.insert(0, os.path.dirname(path))
     set_compile_hook(_checked)
@@ -76,19 +76,19 @@ def _checked(traced: Any, *_: object) -> Any:
     return Unbuilt()
 
 
-def _declared(tree: ast.Module, path: str, names: dict[str, Any]) -> list[Finding]:
+def _declared(tree: ast.Module, path: str, names: dict[str, Any]) -> list[Remark]:
     """Run the declarations of a module; return what is wrong in each.
 
     The module is compiled as a whole, since functions are compared with the code of their text.
     """
-    found: list[Finding] = []
+    found: list[Remark] = []
 
     def report(error: Exception, line: int) -> None:
         if isinstance(error, PtoError):
-            found.append(finding_of(error, path, Location(path, line)))
+            found.append(remark_of(error, path, Location(path, line)))
             return
         what = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        found.append(Finding(line, 0, 0, NOT_CHECKED, f"not checked: {what}", is_error=False))
+        found.append(Remark(line, 0, 0, NOT_CHECKED, f"not checked: {what}", is_error=False))
 
     body = [_guarded(node) for node in tree.body if isinstance(node, DECLARATIONS)]
     module = ast.fix_missing_locations(ast.Module(body, []))
@@ -118,7 +118,7 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
         )
 
 
-def _traced(path: str, names: dict[str, Any], refused: set[str]) -> Iterator[Finding]:
+def _traced(path: str, names: dict[str, Any], refused: set[str]) -> Iterator[Remark]:
     """Describe and verify the workloads of a module; yield what is wrong in each, but for `refused` names."""
     for value in list(names.values()):
         if not isinstance(value, Workload):
@@ -128,7 +128,7 @@ def _traced(path: str, names: dict[str, Any], refused: set[str]) -> Iterator[Fin
         except PtoError as error:
             loc = value.body.loc
             is_here = loc is not None and loc.file == path
-            yield finding_of(error, path, loc if loc is not None and is_here else Location(path, 1))
+            yield remark_of(error, path, loc if loc is not None and is_here else Location(path, 1))
         except Exception as error:  # a mistake in the Python of the workload
             if isinstance(error, NameError) and error.name in refused:
                 continue
@@ -137,7 +137,7 @@ def _traced(path: str, names: dict[str, Any], refused: set[str]) -> Iterator[Fin
             while trace is not None:
                 line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == path else line
                 trace = trace.tb_next
-            yield Finding(line, 0, 0, "python-error", f"{type(error).__name__}: {error}")
+            yield Remark(line, 0, 0, "python-error", f"{type(error).__name__}: {error}")
 
 
 def main() -> None:

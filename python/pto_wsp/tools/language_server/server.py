@@ -10,8 +10,8 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 from pto_wsp.tools.language_server.checking import check_python, check_text
-from pto_wsp.tools.language_server.findings import Finding
 from pto_wsp.tools.language_server.hovering import hover, word_at
+from pto_wsp.tools.language_server.remarks import Remark
 
 PAUSE_S = 0.3
 """A document is checked when it has not changed for so long."""
@@ -87,20 +87,20 @@ class Checker:
         if self._server.workspace.get_text_document(uri).version == version:
             self._publish(uri, version, found)
 
-    def _publish(self, uri: str, version: int | None, found: list[Finding]) -> None:
-        shown = [_diagnostic(finding) for finding in found]
+    def _publish(self, uri: str, version: int | None, found: list[Remark]) -> None:
+        shown = [_diagnostic(remark) for remark in found]
         params = types.PublishDiagnosticsParams(uri=uri, version=version, diagnostics=shown)
         self._server.text_document_publish_diagnostics(params)
 
 
-def _diagnostic(finding: Finding) -> types.Diagnostic:
-    start = max(finding.col - 1, 0)
-    end = finding.end_col - 1 if finding.col and finding.end_col > finding.col else WHOLE_LINE
-    severity = types.DiagnosticSeverity.Error if finding.is_error else types.DiagnosticSeverity.Information
+def _diagnostic(remark: Remark) -> types.Diagnostic:
+    start = max(remark.col - 1, 0)
+    end = remark.end_col - 1 if remark.col and remark.end_col > remark.col else WHOLE_LINE
+    severity = types.DiagnosticSeverity.Error if remark.is_error else types.DiagnosticSeverity.Information
     return types.Diagnostic(
-        range=types.Range(types.Position(finding.line - 1, start), types.Position(finding.line - 1, end)),
-        message=finding.message,
+        range=types.Range(types.Position(remark.line - 1, start), types.Position(remark.line - 1, end)),
+        message=remark.message,
         severity=severity,
-        code=finding.code,
+        code=remark.code,
         source="pto-wsp",
     )

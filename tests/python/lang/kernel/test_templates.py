@@ -13,7 +13,6 @@ from pto_wsp import (
     In,
     Out,
     P,
-    ReadyPolicy,
     Tensor,
     Tile,
     errors,
@@ -89,16 +88,15 @@ def test_a_declared_name_is_the_kernels(target: str) -> None:
     assert not y[0].any() and (y[1] == 1).all()
 
 
-def prioritised(chosen: Kernel, *kernels: Kernel) -> Any:
-    ready = ReadyPolicy.priority(lambda t: t.kernel == chosen)
-    return filled(*kernels).task_graph(ready=ready)
+def ordered(chosen: Kernel, *kernels: Kernel) -> Any:
+    return filled(*kernels).order_by(lambda t: t.kernel != chosen)
 
 
 def test_a_key_that_names_one_of_several_kernels_is_an_error() -> None:
     zeros, ones, named = make_fill(0.0), make_fill(1.0), make_fill(1.0, "named_fill")
     with pytest.raises(errors.BadKey, match="no kernel is called `fill`"):
-        prioritised(ones, zeros, ones).compile()
-    prioritised(named, zeros, named).compile()
+        ordered(ones, zeros, ones).compile()
+    ordered(named, zeros, named).compile()
 
 
 # --- constants in sizes ---------------------------------------------------------------------------------

@@ -91,15 +91,15 @@ class DispatchPolicy(Directive):
         parts = list(self.bounds) if self.key is None else []
         return {**self.policy.settings, "dispatchers": dispatchers, "bounds": parts}
 
-    def engine_key(self, kernel: KernelFunction) -> Expr | None:
+    def engine_keys(self, kernel: KernelFunction) -> tuple[Expr, ...]:
         """Return the key; with bounds, how many of them it reaches."""
         if self.key is None or not self.bounds:
-            return self.key
+            return self.key_exprs
         key = Unary("i64", self.key)
         reached = (Unary("i64", Binary("le", Const(bound), key)) for bound in self.bounds)
-        return reduce(lambda total, one: Binary("add", total, one), reached)
+        return (reduce(lambda total, one: Binary("add", total, one), reached),)
 
-    def engine_limit(self) -> int:
+    def engine_operand(self, number: int) -> int:
         """Return the number of dispatchers, where keys that number none are errors of the run."""
         return self.n if self.name == "dispatch_by" else 0
 

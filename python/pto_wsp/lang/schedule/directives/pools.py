@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
+from pto_wsp.errors import WrongValue
 from pto_wsp.ir.kernel import KernelFunction
-from pto_wsp.ir.scalar import Const, Expr
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Key, Settings, policy
-from pto_wsp.lang.schedule.arguments import directed
+from pto_wsp.ir.scalar import Const, Expr, KernelNumber
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Key, Settings, Stage, Stages, policy
+from pto_wsp.lang.kernel.kernel import Kernel
+from pto_wsp.lang.schedule.arguments import Scheduled, checked_count, directed
 from pto_wsp.lang.schedule.keys import KeyFunction
+from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
 
 MAX_POOLS = 8
@@ -24,6 +28,7 @@ class Pools(Directive):
     key: Expr | None = None
     n: int = 0
     bounds: tuple[int, ...] = ()
+    stages: tuple[Stage, ...] = ()
 
     @policy(effect="test_defaults_keep_no_tasks_apart")
     def single(self) -> Pools:
@@ -54,13 +59,98 @@ class Pools(Directive):
         """
         return directed(self, key=key, bounds=bounds)
 
+    @policy(Stages(2, MAX_POOLS), effect="test_stages_share_the_workers")
+    def _pipeline(self, *stages: Stage) -> Pools:
+        """Stages have workers of their own, in proportion to their cores, and at least one each.
+
+        Kernels of no stage run on any worker.
+        """
+        return directed(self, stages=stages)
+
+    @policy(
+        Stages(2, 2),
+        effect="test_both_classes_run_at_a_time",
+        refused={"sim": "a device has cores of its own for each unit"},
+    )
+    def _overlap(self, *stages: Stage) -> Pools:
+        """As `pipeline`, for kernels bound by memory and kernels bound by computing.
+
+        A worker whose stage has no ready task runs tasks of the other stage.
+        """
+        return directed(self, stages=stages)
+
+    @property
+    def key_exprs(self) -> tuple[Expr, ...]:
+        """Its key, or the kernels of its stages."""
+        kernels = [(kernel, stage.loc) for stage in self.stages for kernel in stage.kernels]
+        return tuple(KernelNumber(*named) for named in kernels) or super().key_exprs
+
     def engine_settings(self) -> Settings:
         """Return the number of pools, and the first worker of each but the first; none makes equal pools."""
+        if self.stages:
+            shares, is_soft = [stage.cores for stage in self.stages], self.name == "overlap"
+            return {"num_pools": len(shares), "pool_shares": shares, "pools_are_soft": is_soft}
         bounds = list(self.bounds) or [self.n] * (self.n > 0)
         return {"num_pools": len(self.bounds) + 1 if self.bounds else 2, "pool_bounds": bounds}
 
-    def engine_key(self, kernel: KernelFunction) -> Expr | None:
-        """Return the key, or the pool of a kernel's core."""
+    def engine_keys(self, kernel: KernelFunction) -> tuple[Expr, ...]:
+        """Return the key, the stage of a kernel, or the pool of its core."""
+        if self.stages:
+            numbers = [n for n, stage in enumerate(self.stages) if kernel.name in stage.kernels]
+            return tuple(map(Const, numbers))
         if self.name == "custom" or kernel.unit not in _POOL_OF_CORE:
-            return self.key
-        return Const(_POOL_OF_CORE[kernel.unit])
+            return self.key_exprs
+        return (Const(_POOL_OF_CORE[kernel.unit]),)
+
+
+KernelOrName = Kernel | str
+
+
+def stage(*kernels: KernelOrName, cores: int) -> Stage:
+    """Return a stage of a pipeline: `stage(indexer, cores=8)`.
+
+    Args:
+        kernels: at least one kernel or name of a kernel.
+        cores: its share of the workers, from 1. Shares are scaled to the workers of a run.
+
+    Raises:
+        WrongValue: an argument is something else.
+    """
+    loc = caller_location()
+    names = tuple(kernel.name if isinstance(kernel, Kernel) else kernel for kernel in kernels)
+    if not names or not all(isinstance(name, str) for name in names):
+        expected = "kernels, or names of kernels"
+        raise WrongValue(name="stage", expected=expected, found=repr(kernels), loc=loc)
+    return Stage(names, checked_count("cores", cores, 1), loc)
+
+
+class PoolMethods(Scheduled):
+    """Stages, as methods."""
+
+    def pipeline(self, *stages: Stage) -> Self:
+        """Return a copy in which each stage has workers of its own, through which batches flow.
+
+        `pipeline(stage(indexer, cores=8), stage(attention, cores=16))` runs `indexer` on a third of the
+        workers. `program.stats.counters["pool_workers"]` shows the split of a run.
+
+        Args:
+            stages: two to eight results of `stage`, with distinct kernels.
+
+        Raises:
+            WrongValue: an argument is something else, or a kernel is in two stages.
+        """
+        return self.having(pools=Pools._pipeline(*stages))
+
+    def overlap(self, memory_bound: Stage, compute_bound: Stage) -> Self:
+        """Return a copy in which tasks of both stages run at a time, as long as both have ready tasks.
+
+        Memory then serves the one while the other computes. No worker idles while any task is ready.
+
+        Args:
+            memory_bound: `stage` of the kernels that memory bounds, with their share of the workers.
+            compute_bound: `stage` of the kernels that computing bounds.
+
+        Raises:
+            WrongValue: an argument is something else, or a kernel is in both stages.
+        """
+        return self.having(pools=Pools._overlap(memory_bound, compute_bound))

@@ -6,7 +6,7 @@ from pto_wsp.ir.schedule import Count, Directive, Settings, policy
 from pto_wsp.lang.schedule.arguments import directed
 from pto_wsp.support.record import record
 
-_OPTIONS = {"batched": "batch", "interleaved": "interleaved", "rate_limit": "starts_per_second"}
+_OPTIONS = {"batched": "batch", "rate_limit": "starts_per_second"}
 
 
 @record
@@ -25,11 +25,6 @@ class TimingPolicy(Directive):
     @policy(Count(1), effect="test_batches_start_one_after_the_other")
     def batched(self, n: int) -> TimingPolicy:
         """Tasks start in groups of n, in program order, one group after the other."""
-        return directed(self, n=n)
-
-    @policy(Count(1), effect="test_streams_take_turns")
-    def interleaved(self, n: int) -> TimingPolicy:
-        """Of n streams at a time, in the order in which they begin, each starts a task in turn."""
         return directed(self, n=n)
 
     @policy(Count(1, 10**9), refused={"interp": "it has no clock"}, effect="test_starts_keep_their_distance")

@@ -11,12 +11,12 @@ from pto_wsp.errors import PtoError
 from pto_wsp.location import Location
 
 PYTHON_SYNTAX, NOT_CHECKED = "python-syntax", "not-checked"
-"""Codes of findings that are not errors of PTO-WSP."""
+"""Codes of remarks that are not errors of PTO-WSP."""
 
 
 @dataclass(frozen=True)
-class Finding:
-    """An error at a place of a document.
+class Remark:
+    """What the editor shows at a place of a document.
 
     Attributes:
         line: from 1.
@@ -24,7 +24,7 @@ class Finding:
         end_col: one past the last column.
         code: of the error.
         message: what is wrong, what was expected, and what to do.
-        is_error: False for a remark.
+        is_error: False where a part of the document could not be checked.
     """
 
     line: int
@@ -35,8 +35,8 @@ class Finding:
     is_error: bool = True
 
 
-def finding_of(error: PtoError, path: str, default: Location) -> Finding:
-    """Return an error as a finding of the document `path`; errors of other files appear at `default`."""
+def remark_of(error: PtoError, path: str, default: Location) -> Remark:
+    """Return an error as a remark of the document `path`; errors of other files appear at `default`."""
     loc = error.loc
     is_here = loc is not None and loc.file == path
     parts = [error.message, error.caret_text, f"help: {error.help}" if error.help else ""]
@@ -45,15 +45,15 @@ def finding_of(error: PtoError, path: str, default: Location) -> Finding:
         parts.append(f"note: at {loc}")
     place = loc if loc is not None and is_here else default
     message = "\n".join(part for part in parts if part)
-    return Finding(place.line, place.col, place.end_col, error.code, message)
+    return Remark(place.line, place.col, place.end_col, error.code, message)
 
 
-def dumped(findings: Iterable[Finding]) -> str:
-    """Return findings as JSON, each once, by line."""
-    unique = sorted(set(findings), key=lambda f: (f.line, f.col, f.code))
-    return json.dumps([dataclasses.asdict(finding) for finding in unique])
+def dumped(remarks: Iterable[Remark]) -> str:
+    """Return remarks as JSON, each once, by line."""
+    unique = sorted(set(remarks), key=lambda f: (f.line, f.col, f.code))
+    return json.dumps([dataclasses.asdict(remark) for remark in unique])
 
 
-def loaded(text: str) -> list[Finding]:
-    """Return the findings that `dumped` wrote."""
-    return [Finding(**fields) for fields in json.loads(text)]
+def loaded(text: str) -> list[Remark]:
+    """Return the remarks that `dumped` wrote."""
+    return [Remark(**fields) for fields in json.loads(text)]

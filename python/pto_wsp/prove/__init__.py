@@ -1,0 +1,1 @@
+"""Proofs about workloads for all sizes. Needs islpy (the extra `[prove]`)."""

@@ -1,0 +1,156 @@
+"""Whether integers exist for which formulas hold: islpy decides conjunctions, this file the rest.
+
+A formula with `or` is decided as it is needed: the search looks at a solution of the conjunctions so far, and
+only an `or` that this solution breaks splits the search.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pto_wsp.analysis.accesses.formula import (
+    AtLeastZero,
+    Every,
+    Formula,
+    Linear,
+    Some,
+    Zero,
+    holds,
+    less_equal,
+    number,
+    unknowns_of,
+)
+from pto_wsp.errors import MissingPackage
+
+Model = dict[int, int]
+"""The value of each unknown by its number."""
+
+MAX_STEPS = 500
+"""Enough for every question about the examples that has an answer."""
+
+
+class Undecided(Exception):
+    """A question that takes too many steps."""
+
+
+def load_isl() -> Any:
+    """Return the module islpy.
+
+    Raises:
+        MissingPackage: it is not installed.
+    """
+    try:
+        return importlib.import_module("islpy")
+    except ImportError:
+        raise MissingPackage(package="islpy", extra="prove", what="A proof") from None
+
+
+class Solver:
+    """Searches for integers for which formulas hold.
+
+    Args:
+        max_steps: conjunctions that one question may ask islpy about.
+    """
+
+    def __init__(self, max_steps: int = MAX_STEPS) -> None:
+        self.isl = load_isl()
+        self.max_steps = max_steps
+        self.steps = 0
+
+    def solve(self, formulas: Iterable[Formula]) -> Model | None:
+        """Return a solution, or None if there is none.
+
+        Raises:
+            Undecided: the search takes too many steps.
+        """
+        simple, splits = _split(formulas)
+        if splits is None:
+            return None
+        self.steps = 0
+        return self._search(simple, splits)
+
+    def _search(self, simple: Sequence[Formula], splits: Sequence[Some]) -> Model | None:
+        self.steps += 1
+        if self.steps > self.max_steps:
+            raise Undecided
+        model = self._conjunction(simple)
+        if model is None:
+            return None
+        broken = [part for part in splits if not holds(part, model)]
+        if not broken:
+            return model
+        chosen = min(broken, key=lambda part: len(part.parts))
+        rest = [part for part in splits if part is not chosen]
+        for part in chosen.parts:
+            more, inner = _split([part])
+            if inner is not None:
+                found = self._search([*simple, *more], [*rest, *inner])
+                if found is not None:
+                    return found
+        return None
+
+    def smallest(self, formulas: Sequence[Formula], measure: Linear) -> Model | None:
+        """Return a solution for which `measure`, which no solution makes negative, is least."""
+        model = self.solve(formulas)
+        if model is None:
+            return None
+        low, high = 0, measure.at(model)
+        while low < high:
+            middle = (low + high) // 2
+            try:
+                found = self.solve([*formulas, less_equal(measure, number(middle))])
+            except Undecided:
+                return model
+            if found is None:
+                low = middle + 1
+            else:
+                model, high = found, measure.at(found)
+        return model
+
+    def _conjunction(self, simple: Sequence[Formula]) -> Model | None:
+        isl, order = self.isl, sorted(unknowns_of(simple))
+        column = {unknown: at + 1 for at, unknown in enumerate(order)}
+        kinds = isl.dim_type
+        matrices = [
+            _matrix(isl, [f.sum for f in simple if isinstance(f, kind)], column)
+            for kind in (Zero, AtLeastZero)
+        ]
+        space = isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(order))
+        columns = (kinds.cst, kinds.param, kinds.set, kinds.div)
+        basic = isl.BasicSet.from_constraint_matrices(space, *matrices, *columns)
+        point = basic.sample_point()
+        if point.is_void():
+            return None
+        values = (point.get_coordinate_val(kinds.set, at) for at in range(len(order)))
+        return {unknown: value.to_python() for unknown, value in zip(order, values, strict=True)}
+
+
+def _matrix(isl: Any, sums: Sequence[Linear], column: dict[int, int]) -> Any:
+    made = isl.Mat.alloc(isl.DEFAULT_CONTEXT, len(sums), len(column) + 1)
+    for row, total in enumerate(sums):
+        values = {0: total.constant} | {column[unknown]: factor for unknown, factor in total.terms}
+        for at in range(len(column) + 1):
+            made = made.set_element_val(row, at, isl.Val(values.get(at, 0)))
+    return made
+
+
+def _split(formulas: Iterable[Formula]) -> tuple[list[Formula], list[Some] | None]:
+    """Return the comparisons of a conjunction and its parts with `or`; None for those if it cannot hold."""
+    simple: list[Formula] = []
+    splits: list[Some] = []
+    pending = list(formulas)
+    while pending:
+        match pending.pop():
+            case Every(parts=parts):
+                pending += parts
+            case Some(parts=()):
+                return [], None
+            case Some(parts=(part,)):
+                pending.append(part)
+            case Some() as part:
+                splits.append(part)
+            case part:
+                simple.append(part)
+    return simple, splits

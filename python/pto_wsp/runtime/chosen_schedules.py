@@ -59,7 +59,7 @@ class ChosenSchedules:
             expected = "a Schedule, or Strategies"
             raise WrongValue(name="schedule", expected=expected, found=repr(schedule), loc=caller_location())
         strategies = schedule if isinstance(schedule, Strategies) else None
-        schedules = strategies.schedules if strategies is not None else {"": schedule}
+        schedules = schedule.schedules if isinstance(schedule, Strategies) else {"": schedule}
         modules = {n: self.current.module.with_schedule(s.policies) for n, s in schedules.items()}
         for module in modules.values():
             check_schedule(module, self._target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from pto_wsp.errors import UnusableFile, WrongValue
 from pto_wsp.ir.module import Module
@@ -29,7 +30,7 @@ class ScheduledProgram:
     module: Module
     runner: Runner
 
-    @property
+    @cached_property
     def level(self) -> int:
         """What the schedule says to record."""
         scheduled = self.module.schedule.find(TracePolicy)

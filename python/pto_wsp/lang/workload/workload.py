@@ -1,4 +1,4 @@
-"""`@workload`: a function that says which tasks exist."""
+"""`@workload`: a function that generates tasks."""
 
 from __future__ import annotations
 
@@ -177,7 +177,12 @@ class Workload(Schedulable):
         return prove(verify(self.trace().module))
 
     def compile(
-        self, target: str = "cpu", *, device: str | Path | Device | None = None, values: bool = True
+        self,
+        target: str = "cpu",
+        *,
+        device: str | Path | Device | None = None,
+        values: bool = True,
+        expander: str = "bytecode",
     ) -> Program:
         """Compile for a target; needs no data and no sizes.
 
@@ -186,13 +191,15 @@ class Workload(Schedulable):
             device: what `sim` simulates: a device, the name of a preset (`ascend_910b` without it), or the
                 path of a TOML file.
             values: whether `sim` runs the kernels, too. Without, it finds time alone.
+            expander: what expands the workload into tasks on the `cpu`: `bytecode`, which needs no
+                compiler, or `source`, which is generated and compiled. Results and errors are the same.
 
         Raises:
             FrontendError: something in the workload or its kernels has no meaning.
             VariableChanged: a variable around it or its kernels has changed since it was read.
             CompileError: the target or the device is unknown, or cannot build it.
         """
-        return compile_traced(self.trace(), target, device, values)
+        return compile_traced(self.trace(), target, device, values, expander)
 
 
 def _shown(value: object) -> str:
@@ -207,8 +214,8 @@ def workload() -> Callable[[Callable[..., None]], Workload]: ...
 def workload(function: Callable[..., None] | None = None, /) -> Any:
     """Make a workload of a function, which runs once to be recorded when the workload is first used.
 
-    Parameters are `Tensor[dtype, dims...]`, `Scalar[dtype]`, `DenseDyn`, `Dense[n]`, or untyped: then their
-    uses decide what they are.
+    Parameters are `Tensor[dtype, dims...]`, `Scalar[dtype]`, `DenseDyn` or `Dense[n]`. The uses of an
+    untyped parameter decide its type.
     """
     frame = sys._getframe(1)
     if function is None:
@@ -270,6 +277,16 @@ def _composed(kind: str, parts: Sequence[object]) -> Workload | Handle:
 
 
 def _workload_of(function: object, frame: FrameType) -> Workload:
+    source = function_source(function, frame)
+    return Workload(source, {}, source.function.__name__)
+
+
+def function_source(function: object, frame: FrameType) -> FunctionSource:
+    """Return the source of a function that describes a workload or a process.
+
+    Raises:
+        UnsupportedSyntax: not a plain function.
+    """
     source = read_function(_plain(function), frame)
     if inspect.isgeneratorfunction(source.function) or inspect.iscoroutinefunction(source.function):
         raise UnsupportedSyntax(
@@ -279,7 +296,7 @@ def _workload_of(function: object, frame: FrameType) -> Workload:
             advice="write a plain function",
             loc=source.loc,
         )
-    return Workload(source, {}, source.function.__name__)
+    return source
 
 
 def _plain(function: object) -> FunctionType:

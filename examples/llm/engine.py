@@ -166,7 +166,7 @@ class Engine:
     def _admit(self, request: Request) -> bool:
         """Give a request the pages of all its tokens, and return whether there are enough."""
         shared, prefix = self._pages.share(request.ids)
-        missing = len(request.ids) // PAGE + 1 - len(shared)
+        missing = -(-len(request.ids) // PAGE) - len(shared)
         if missing > self._pages.free:
             self._pages.release(shared)
             return False

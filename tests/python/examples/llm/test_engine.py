@@ -116,11 +116,13 @@ def test_refused_requests(model: Model, ids: list[int], most: int, error: type[E
         Engine(model).add(ids, most)
 
 
-def test_a_request_that_fills_the_cache(model: Model) -> None:
+@pytest.mark.parametrize("most", [1, 13])
+def test_a_request_that_fills_the_cache(model: Model, most: int) -> None:
     engine = Engine(model)
-    request: Request = engine.add(prompt(500), 13)
-    finish(engine)
-    assert len(request.new) == 13
+    request: Request = engine.add(prompt(513 - most), most)
+    for _ in range(most + 1):
+        engine.step()
+    assert engine.is_idle and len(request.new) == most
 
 
 def test_a_reused_page_is_no_longer_found() -> None:

@@ -384,8 +384,17 @@ class Executable:
         EngineError: `bad-bytecode`, `bytecode-version`, `kernel-table-mismatch`.
     """
 
-    def __init__(self, bytecode: bytes, library: KernelLibrary, shared: Executable | None = None) -> None:
-        """Load a program; `shared` is the same under another schedule: `cancel` stops runs of both."""
+    def __init__(
+        self,
+        bytecode: bytes,
+        library: KernelLibrary,
+        shared: Executable | None = None,
+        walk: str | None = None,
+    ) -> None:
+        """Load a program; `shared` is the same under another schedule: `cancel` stops runs of both.
+
+        `walk` is the path of a library with the walk as generated source.
+        """
 
     def run(
         self,

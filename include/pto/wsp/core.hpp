@@ -31,10 +31,13 @@ namespace detail {
 class Core {
  public:
   /// \param other  the same program under another schedule, or null
-  Core(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library, const Core* other)
-      : code_(std::make_shared<Code>(Code{std::move(library), {}})),
+  /// \param walk  the walk as generated source, or null
+  Core(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library, const Core* other,
+       std::shared_ptr<const walk::WalkFn> walk = nullptr)
+      : code_(std::make_shared<Code>(Code{std::move(library), std::move(walk), {}})),
         identity_(other != nullptr ? other->identity_ : std::make_shared<char>()) {
     code_->program = bytecode::load_program(bytecode, size, *code_->library);
+    if (code_->walk != nullptr) code_->program.walk = *code_->walk;
   }
 
   const bytecode::Program& program() const { return code_->program; }
@@ -131,6 +134,7 @@ class Core {
  private:
   struct Code {
     std::shared_ptr<const KernelLibrary> library;
+    std::shared_ptr<const walk::WalkFn> walk;
     bytecode::Program program;
   };
 

@@ -32,7 +32,7 @@ class UnwrittenRead:
 def first_unwritten_read(
     body: Sequence[w.Node], kernels: Mapping[str, KernelFunction], local: Container[str]
 ) -> UnwrittenRead | None:
-    """Return the first read of what no earlier task has surely written, or None.
+    """Return the first read of an element that no earlier task certainly wrote, or None.
 
     Args:
         body: of a workload without calls of others.

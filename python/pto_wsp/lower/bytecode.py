@@ -26,7 +26,7 @@ CONSTANT = struct.Struct("<q")
 
 
 class Op(enum.IntEnum):
-    """Opcodes; docs/bytecode.md says what each means."""
+    """Opcodes; docs/bytecode.md describes them."""
 
     HALT = 0x00
     NOP = 0x01
@@ -120,7 +120,7 @@ class ChannelKind(enum.IntEnum):
 
 
 class SymbolKind(enum.IntEnum):
-    """Where a symbol's value comes from."""
+    """The source of a symbol's value."""
 
     SIZE = 0
     SCALAR = 1

@@ -499,7 +499,10 @@ def failure_of_native(kernel: KernelFunction, failure: Failure | None) -> Check:
     return Check(place, CheckText(message))
 
 
-_AFTER_THE_RUN = "run it after this run has ended, or `submit` both before you `wait`"
+def nested_run() -> errors.NestedRun:
+    """Return the error of a run that is started inside a run."""
+    hint = "run it after this run has ended, or `submit` both before you `wait`"
+    return errors.NestedRun(where="a run", loc=caller_location(), hint=hint)
 
 
 def _channel_ended(c: _Context) -> errors.PtoError:
@@ -572,7 +575,7 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "refused": _refused,
     "negative-extent": _negative_extent,
     "kernel-failed": _kernel_failed,
-    "nested-run": lambda c: errors.NestedRun(where="a run", loc=caller_location(), hint=_AFTER_THE_RUN),
+    "nested-run": lambda c: nested_run(),
     "run-in-flight-at-fork": _interrupted("it was in flight when the process forked"),
     "interpreter-exit": _interrupted("the interpreter is exiting"),
     "process-exit": _interrupted("the interpreter is exiting"),

@@ -29,6 +29,7 @@ from pto_wsp.errors import (
 )
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.interp.network import run_network
+from pto_wsp.interp.references import inside_run
 from pto_wsp.interp.workload import CallKernel, run_workload
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
@@ -74,7 +75,8 @@ class InterpretedRunner:
         poll = self._poll(request.time_limit_ns)
         figures, recorded = self.run_calling(request.arrays, request.scalars, self._caller(poll), poll)
         if request.progress is not None:
-            request.progress(figures.tasks)
+            with inside_run():
+                request.progress(figures.tasks)
         return figures, recorded
 
     def submit(self, request: RunRequest) -> EndedRun:

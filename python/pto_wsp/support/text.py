@@ -23,6 +23,14 @@ class TextWriter:
         """Add one line at the current depth; an empty one stays empty."""
         self._lines.append(self._prefix + text if text else "")
 
+    def deeper(self) -> None:
+        """Nest the lines that follow one level deeper."""
+        self._prefix += self._indent
+
+    def shallower(self) -> None:
+        """End the last level of `deeper`."""
+        self._prefix = self._prefix.removesuffix(self._indent)
+
     @contextmanager
     def indented(self) -> Iterator[None]:
         """Nest the lines written inside one level deeper."""

@@ -117,8 +117,21 @@ class KernelBuilder(Protocol):
         """The name of the target."""
         ...
 
+    @property
+    def expander(self) -> str:
+        """What expands the tasks of a workload: `bytecode`, or `source`, which is compiled."""
+        ...
+
     def environment(self, cache: LibraryCache) -> str:
         """Return what two builds of the same kernels can differ in: options, compiler, processor."""
+        ...
+
+    def build_walk(self, source: str, cache: LibraryCache) -> Path:
+        """Return a library of a walk, from `cache` or newly built, that exports `pto_wsp_walk` of walk.hpp.
+
+        Raises:
+            NoCompiler, CompilerFailed, BadCache: the library could not be built.
+        """
         ...
 
     def build(self, kernels: Sequence[KernelFunction], cache: LibraryCache) -> KernelArtifact:

@@ -9,6 +9,7 @@
 
 #include "pto/wsp/bytecode/format.hpp"
 #include "pto/wsp/error.hpp"
+#include "pto/wsp/walk.hpp"
 
 namespace pto::wsp::bytecode {
 
@@ -179,6 +180,8 @@ struct Program {
   std::vector<int32_t> expression_at;  ///< per instruction: the expression that starts there, or -1
   std::vector<bool> is_variable;       ///< per register: whether no axis owns it
   std::vector<bool> decides;  ///< per tensor: whether an expression or a row set reads elements of it
+
+  walk::WalkFn walk = nullptr;  ///< the walk as generated source, of the same steps; null if there is none
 
   bool is_network() const { return !processes.empty(); }
   bool has_expression(uint64_t pc) const { return pc < expression_at.size() && expression_at[pc] >= 0; }

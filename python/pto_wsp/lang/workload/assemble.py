@@ -57,7 +57,7 @@ def assemble(trace: WorkloadTrace) -> Module:
 
 @record
 class _Argument:
-    """A tensor argument: what it is a view of, and the indices of its first dimensions."""
+    """A tensor argument: its tensor, and the indices of its first dimensions."""
 
     base: Tensor | Untyped
     entries: tuple[DimSelect, ...]
@@ -124,7 +124,7 @@ class _Assembler:
     # --- parameters ---
 
     def decide(self, task: OpenTask, param: KernelParam, value: object) -> None:
-        """Let a use of an untyped parameter decide what it is."""
+        """Let a use of an untyped parameter decide its type."""
         base = value.base if isinstance(value, View) else value
         if not isinstance(base, Untyped):
             return
@@ -491,7 +491,7 @@ def _argument(value: object) -> _Argument | None:
 
 
 def _variant(name: str, number: int) -> str:
-    """Return the name that a kernel of several variants has while tasks are made."""
+    """Return the temporary name of a kernel with several variants during tracing."""
     return f"{name}#{number}" if number else name
 
 

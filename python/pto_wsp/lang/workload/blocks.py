@@ -155,7 +155,7 @@ class Chain:
 
 
 class OpenBlock:
-    """A list of nodes to which what is recorded next is added.
+    """The list of nodes that receives the next recorded node.
 
     Attributes:
         nodes: what has been recorded.
@@ -202,7 +202,7 @@ class Blocks:
             block.ended, block.chain = (block.chain, loc), None
 
     def enter(self, nodes: list[OpenNode], what: str, loc: Location | None) -> OpenBlock:
-        """Begin a block: what is recorded next is added to `nodes`."""
+        """Begin a block: `nodes` receives the next recorded nodes."""
         self._open.append(OpenBlock(nodes, what, loc))
         return self.innermost
 

@@ -199,7 +199,7 @@ def _in_steps(trace: WorkloadTrace, parts: Sequence[Sequence[OpenNode]], loc: Lo
     earlier: set[int] = set()
     for number, nodes in enumerate(parts):
         tasks = list(tasks_of(nodes))
-        for task in tasks:  # what is in an earlier step is complete
+        for task in tasks:  # all tasks of an earlier step are complete
             task.after[:] = [t for t in task.after if id(t) not in earlier]
         earlier |= {id(task) for task in tasks}
         condition = Binary("eq", loop.index, Const(number), loc)

@@ -252,7 +252,7 @@ class WorkloadTrace:
     # --- loops ---
 
     def extent_of(self, axis: object, loc: Location | None) -> Expr:
-        """Return the extent of what a loop runs over.
+        """Return the extent of the axis of a loop.
 
         Raises:
             UnknownAxis: a name that no tensor or parameter has.
@@ -312,7 +312,7 @@ class WorkloadTrace:
         loc: Location | None,
         expansion: Expansion = NOT_EXPANDED,
     ) -> tuple[OpenLoop, OpenBlock]:
-        """Begin a loop: what is recorded next is its body, up to the end of the block."""
+        """Begin a loop, whose body is recorded up to the end of the block."""
         var = self.unique(name)
         loop = OpenLoop(kind, var, extent, tile, loc, [], name if var != name else "", expansion)
         self.blocks.add(loop)

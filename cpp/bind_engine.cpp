@@ -3,6 +3,7 @@
 /// Python face of the engine: KernelLibrary, Executable, RunResult and EngineError.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -357,9 +358,10 @@ class PythonRun {
 
 class PythonExecutable {
  public:
-  PythonExecutable(nb::bytes bytecode, const PythonLibrary& library, const PythonExecutable* shared)
+  PythonExecutable(nb::bytes bytecode, const PythonLibrary& library, const PythonExecutable* shared,
+                   const std::optional<std::string>& walk)
       : executable_(reinterpret_cast<const uint8_t*>(bytecode.c_str()), bytecode.size(), library.table(),
-                    shared != nullptr ? &shared->executable_ : nullptr),
+                    shared != nullptr ? &shared->executable_ : nullptr, walk ? load_walk(*walk) : nullptr),
         library_(library.table()),
         has_native_(library.has_native()) {}
 
@@ -507,8 +509,10 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro("counters", &counters)
       .def_ro("record", &RunResult::record);
   nb::class_<PythonExecutable>(module, "Executable")
-      .def(nb::init<nb::bytes, const PythonLibrary&, const PythonExecutable*>(), nb::arg("bytecode"),
-           nb::arg("library"), nb::arg("shared").none() = nb::none())
+      .def(nb::init<nb::bytes, const PythonLibrary&, const PythonExecutable*,
+                    const std::optional<std::string>&>(),
+           nb::arg("bytecode"), nb::arg("library"), nb::arg("shared").none() = nb::none(),
+           nb::arg("walk") = nb::none())
       .def("run", &PythonExecutable::run, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
            nb::arg("trace") = 0, nb::arg("jitter") = 0, nb::arg("tracks") = false, nb::arg("check") = false,
            nb::arg("options") = sched::RunOptions{}, nb::arg("progress") = nb::none(),

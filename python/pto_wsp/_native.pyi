@@ -16,6 +16,7 @@ ROLES: dict[str, int]
 OPCODES: dict[str, int]
 AXIS_KINDS: dict[str, int]
 SYMBOL_KINDS: dict[str, int]
+CHANNEL_KINDS: dict[str, int]
 
 class EngineError(Exception):
     """An error of the engine: `code` names it (kebab-case), `details` holds its facts."""
@@ -383,8 +384,17 @@ class Executable:
         EngineError: `bad-bytecode`, `bytecode-version`, `kernel-table-mismatch`.
     """
 
-    def __init__(self, bytecode: bytes, library: KernelLibrary, shared: Executable | None = None) -> None:
-        """Load a program; `shared` is the same under another schedule: `cancel` stops runs of both."""
+    def __init__(
+        self,
+        bytecode: bytes,
+        library: KernelLibrary,
+        shared: Executable | None = None,
+        walk: str | None = None,
+    ) -> None:
+        """Load a program; `shared` is the same under another schedule: `cancel` stops runs of both.
+
+        `walk` is the path of a library with the walk as generated source.
+        """
 
     def run(
         self,

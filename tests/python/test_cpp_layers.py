@@ -17,7 +17,7 @@ ENGINE = ROOT / "include" / "pto" / "wsp"
 # the folders. `cpp` and `capi` are the libraries that are built of the engine.
 ORDER = (
     ("abi", "error", "spin", "forks"),
-    ("native",),
+    ("native", "walk"),
     ("crash",),
     ("tile", "library"),
     ("bytecode",),

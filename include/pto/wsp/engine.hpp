@@ -125,10 +125,12 @@ class Executable {
   /// Validates `bytecode` against the library. Throws `bad-bytecode`, `bytecode-version` or
   /// `kernel-table-mismatch`. `other`, which may be null, is the same program under another schedule: both
   /// are cancelled together, and calls of both wait for each other.
+  /// `walk`, which may be null, is generated source of the same workload.
   Executable(const uint8_t* bytecode, size_t size, std::shared_ptr<const KernelLibrary> library,
-             const Executable* other = nullptr)
+             const Executable* other = nullptr, std::shared_ptr<const walk::WalkFn> walk = nullptr)
       : core_(std::make_shared<detail::Core>(bytecode, size, std::move(library),
-                                             other != nullptr ? other->core_.get() : nullptr)) {}
+                                             other != nullptr ? other->core_.get() : nullptr,
+                                             std::move(walk))) {}
 
   const bytecode::Program& program() const { return core_->program(); }
 

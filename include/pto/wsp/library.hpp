@@ -5,12 +5,14 @@
 
 #include <dlfcn.h>
 
+#include <memory>
 #include <string>
 
 #include "pto/wsp/abi.hpp"
 #include "pto/wsp/crash.hpp"
 #include "pto/wsp/error.hpp"
 #include "pto/wsp/native.hpp"
+#include "pto/wsp/walk.hpp"
 
 namespace pto::wsp {
 
@@ -104,5 +106,20 @@ class LoadedLibrary {
   const KernelLibrary* table_ = nullptr;
   NativeKernels* native_ = nullptr;
 };
+
+/// Loads the library of a walk; the function lives as long as the pointer. Throws `library-load-failed` or
+/// `bad-kernel-library`.
+inline std::shared_ptr<const walk::WalkFn> load_walk(const std::string& path) {
+  std::shared_ptr<void> handle(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL), [](void* library) {
+    if (library != nullptr) dlclose(library);
+  });
+  if (handle == nullptr)
+    throw EngineError("library-load-failed", std::string("cannot load a walk: ") + dlerror())
+        .with("path", path);
+  const auto function = reinterpret_cast<walk::WalkFn>(dlsym(handle.get(), "pto_wsp_walk"));
+  if (function == nullptr)
+    throw EngineError("bad-kernel-library", "the library exports no pto_wsp_walk").with("path", path);
+  return {new walk::WalkFn(function), [handle](const walk::WalkFn* kept) { delete kept; }};
+}
 
 }  // namespace pto::wsp

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     Program = Any
 
-_Hook = Callable[[Traced, str, "str | Path | Device | None", bool], Program]
+_Hook = Callable[[Traced, str, "str | Path | Device | None", bool, str], Program]
 
 _hook: list[_Hook] = []
 
@@ -25,7 +25,11 @@ def set_compile_hook(hook: _Hook) -> None:
 
 
 def compile_traced(
-    traced: Traced, target: str, device: str | Path | Device | None = None, values: bool = True
+    traced: Traced,
+    target: str,
+    device: str | Path | Device | None = None,
+    values: bool = True,
+    expander: str = "bytecode",
 ) -> Program:
     """Compile a traced workload for a target; the errors are those of `Workload.compile`."""
-    return _hook[0](traced, target, device, values)
+    return _hook[0](traced, target, device, values, expander)

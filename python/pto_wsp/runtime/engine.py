@@ -24,13 +24,14 @@ from pto_wsp.ir.scalar import Element, Value, walk
 from pto_wsp.lang.schedule.directives.trace import LEVELS
 from pto_wsp.lang.schedule.registry import every_kind
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
+from pto_wsp.lower.lower_workload_to_source import lower_workload_to_source
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain, failed_check_text, failure_of_native, no_memory
 from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_program, program_key
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.outcome import Figures, RunRequest
 from pto_wsp.runtime.prepared import Prepared
-from pto_wsp.runtime.trace import Ran, Record, Trace
+from pto_wsp.runtime.trace import Lanes, Ran, Record, Trace
 from pto_wsp.targets.base import KernelArtifact, KernelBuilder
 
 T = TypeVar("T")
@@ -106,12 +107,18 @@ class EngineRunner:
     def _load_bytecode(self, module: Module, shared: _native.Executable | None) -> LoadedProgram:
         lowered = self._lower(module)
         try:
-            executable = _native.Executable(lowered.code, self.library, shared)
+            executable = _native.Executable(lowered.code, self.library, shared, self._walk(module, lowered))
         except _native.EngineError as error:
             raise self._explained(error, module, lowered) from None
         return LoadedProgram(
             executable, run_options(module.schedule), lowered.code, lambda: (module, lowered)
         )
+
+    def _walk(self, module: Module, lowered: Lowered) -> str | None:
+        """Return the library of the walk, where source walks the workload."""
+        if self._builder.expander == "bytecode":
+            return None
+        return str(self._builder.build_walk(lower_workload_to_source(module, lowered), self._cache))
 
     def _take_kept(self, key: str) -> bool:
         """Load the program that was kept as `key`; return False where there is none that loads."""
@@ -294,7 +301,14 @@ class LoadedProgram:
         ran = Ran(self.module, machine) if machine is not None else None
         return self.make_trace(result.record, request, result.run, ran)
 
-    def make_trace(self, recorded: Record, request: RunRequest, run: int, ran: Ran | None) -> Trace:
+    def make_trace(
+        self,
+        recorded: Record,
+        request: RunRequest,
+        run: int,
+        ran: Ran | None,
+        lanes: Lanes | None = None,
+    ) -> Trace:
         """Return what was written down of run number `run`, with the places of tasks in the program."""
         module, lowered, arrays = self.module, self.lowered, request.arrays
         given = zip(lowered.symbols, request.scalars, strict=True)
@@ -307,7 +321,7 @@ class LoadedProgram:
             "run": str(run),
             "schedule": "\n".join(map(print_directive, every_kind(module.schedule))),
         }
-        return Trace(lowered, recorded, sizes, _key_reader(lowered, arrays), about, ran)
+        return Trace(lowered, recorded, sizes, _key_reader(lowered, arrays), about, ran, lanes)
 
 
 def _cpu_ns(trace: int) -> int | None:

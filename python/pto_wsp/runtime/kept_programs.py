@@ -43,9 +43,10 @@ class KeptProgram:
 def program_key(prepared: Prepared, builder: KernelBuilder, cache: ArtifactCache) -> str | None:
     """Return the name of a program in the cache, or None where no name is safe.
 
-    Kernels in C++ include files that their compilation alone finds.
+    Kernels in C++ include files that their compilation alone finds. A program with a compiled walk has a
+    second library.
     """
-    stamp = package_stamp()
+    stamp = package_stamp() if builder.expander == "bytecode" else None
     if stamp is None or any(kernel.native is not None for kernel in prepared.source.kernels):
         return None
     parts = (stamp, builder.name, builder.environment(cache), str(prepared.source))

@@ -1,9 +1,14 @@
-"""A writer of indented text."""
+"""A writer of indented text, and numbers with nouns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: `1 token`, `2 tokens`."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 class TextWriter:
@@ -17,6 +22,14 @@ class TextWriter:
     def line(self, text: str = "") -> None:
         """Add one line at the current depth; an empty one stays empty."""
         self._lines.append(self._prefix + text if text else "")
+
+    def deeper(self) -> None:
+        """Nest the lines that follow one level deeper."""
+        self._prefix += self._indent
+
+    def shallower(self) -> None:
+        """End the last level of `deeper`."""
+        self._prefix = self._prefix.removesuffix(self._indent)
 
     @contextmanager
     def indented(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,7 +21,8 @@ _WIDER = {16: WIDER} if _NATIVE == 8 else {}
 """Vectors that the compiler makes two of: what processors with longer ones run."""
 
 _OTHERS = [(names, f"{lanes} lanes") for lanes, names in (_NARROWER | _WIDER).items()]
-_EMULATED = [(NEON, NEON)] if foreign.is_emulated() else []
+_EMULATED = [(NEON, NEON)] if foreign.is_emulated() and os.environ.get("EMULATE") else []
+"""Of every test of widths only where that is asked for: test_arm64.py always emulates a part."""
 
 WIDTHS = [
     pytest.param(names, id=name)

@@ -155,7 +155,12 @@ def test_code_of_targets(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "did you mean `scale`" in pto(capsys, "emit", "demo.pto", "--kernel", "scal")[2]
     assert pto(capsys, "emit", "demo.pto", "--target", "interp")[0] == FAILED
     assert pto(capsys, "emit", "demo.pto", "--target", "gpu")[0] == FAILED
-    assert [line.split()[0] for line in pto(capsys, "targets")[1].splitlines()] == ["cpu", "interp", "sim"]
+    assert [line.split()[0] for line in pto(capsys, "targets")[1].splitlines()] == [
+        "cpu",
+        "arm64",
+        "interp",
+        "sim",
+    ]
     assert "lanes" in pto(capsys, "info")[1]
     assert "tiles 1024 bytes, 512 where they share" in pto(capsys, "info", "demo.pto")[1]
 

@@ -17,6 +17,9 @@ namespace pto::wsp::bytecode {
 
 class Arguments {
  public:
+  Arguments() = default;
+  Arguments(const Arguments&) = delete;
+
   /// Binds to `plan`, with tensors at `bases`.
   void bind(const Plan& plan, const std::vector<char*>& bases) {
     if (number_ != plan.number) build(plan);
@@ -44,16 +47,13 @@ class Arguments {
   void fill_rest(uint32_t site, const int64_t* registers) { store(sites_[site].rest, registers); }
   /// Fills in the parts that change with an iteration of `loop`.
   void enter(uint32_t loop, const int64_t* registers) { store(loops_[loop], registers); }
+  /// The same for generated source. It stays where it is, and is of the plan that is bound.
+  const walk::Arguments& of_walk() const { return of_walk_; }
 
  private:
-  /// Eight bytes of an argument: `base + coef * register`.
-  struct Line {
-    char* target;
-    uint64_t base;
-    uint64_t coef;
-    uint32_t reg;
-    int32_t tensor;  ///< whose address is part of `base`, or -1
-  };
+  using Line = walk::Line;
+  using Section = walk::Section;
+  using Stores = walk::Stores;
 
   /// Eight bytes of an argument: `base + sum of terms + sum of parts`.
   struct Form {
@@ -67,16 +67,6 @@ class Arguments {
   struct Part {
     Value value;
     uint64_t scale;
-  };
-
-  /// Entries [first, end) of `lines_` or `forms_`.
-  struct Section {
-    uint32_t first, end;
-    bool is_empty() const { return first == end; }
-  };
-
-  struct Stores {
-    Section lines, forms;
   };
 
   struct SiteStores {
@@ -127,7 +117,12 @@ class Arguments {
       loops_.push_back(add({first, last}, 0, [](int32_t) { return true; }));
       first = last;
     }
+    of_walk_ = {lines_.data(), loops_.data(), this, store_forms};
     number_ = plan_->number;
+  }
+
+  static void store_forms(void* arguments, const Section& forms, const int64_t* registers) {
+    static_cast<Arguments*>(arguments)->store({{0, 0}, forms}, registers);
   }
 
   SiteStores add_site(const std::vector<Draft>& drafts, size_t first) {
@@ -295,6 +290,7 @@ class Arguments {
   std::vector<Call> calls_;
   std::vector<Stores> loops_;
   Stores fixed_{};
+  walk::Arguments of_walk_;
 };
 
 }  // namespace pto::wsp::bytecode

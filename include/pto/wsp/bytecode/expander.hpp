@@ -13,20 +13,7 @@
 namespace pto::wsp::bytecode {
 
 /// The result of `Expander::next`. A loop has events of its own only if its steps say so (LoopEvents).
-struct Event {
-  enum Kind : uint8_t {
-    kTask,       ///< index = site
-    kFlush,      ///< a variable needs a value that tasks write, through `assign`; index = set
-    kUnit,       ///< a unit of work begins; index = loop
-    kUnitEnd,    ///< the loop that makes units ended; index = loop
-    kEnter,      ///< a loop of groups begins; index = loop
-    kIteration,  ///< the next iteration of a loop of groups begins; index = loop
-    kLeave,      ///< a loop of groups ended; index = loop
-    kNothing,    ///< many steps without a task; the next call continues
-    kEnd,
-  } kind;
-  uint32_t index;
-};
+using walk::Event;
 
 /// The actions of a walk at each kind of event. A visitor derives from this class and redefines the functions
 /// that it needs; none is virtual. A function returns false to stop the walk.
@@ -38,6 +25,7 @@ struct EventVisitor {
   bool on_enter(uint32_t /*loop*/) { return true; }
   bool on_iteration(uint32_t /*loop*/) { return true; }
   bool on_leave(uint32_t /*loop*/) { return true; }
+  bool on_move(uint32_t /*move*/) { return false; }
   bool on_end() { return false; }
 };
 
@@ -52,7 +40,9 @@ template <class Visitor>
     case Event::kEnter: return visitor.on_enter(event.index);
     case Event::kIteration: return visitor.on_iteration(event.index);
     case Event::kLeave: return visitor.on_leave(event.index);
-    case Event::kNothing: return true;
+    case Event::kMove: return visitor.on_move(event.index);
+    case Event::kNothing:
+    case Event::kInterpret: return true;
     case Event::kEnd: return visitor.on_end();
   }
   return false;
@@ -70,33 +60,56 @@ class Expander {
       : plan_(&plan),
         steps_(steps.data()),
         arguments_(arguments),
-        registers_(plan.program().header.num_registers, 0) {}
+        registers_(plan.program().header.num_registers, 0),
+        // A check walks fewer steps, which the source does not have.
+        walk_(steps.size() == plan.steps.size() ? plan.program().walk : nullptr) {}
+
+  /// Begins at a step, the first of a process. \pre nothing was walked
+  void begin_at(uint32_t step) { place_.step = step; }
+  /// Gives a register that no axis owns a value.
+  void set(uint32_t reg, int64_t value) { registers_[reg] = value; }
+  /// Leaves the loop whose first step was the last event.
+  void leave_loop() { place_.step = steps_[place_.step - 2].target; }
 
   /// Values of all registers; those of loops that are not open are stale.
   const int64_t* registers() const { return registers_.data(); }
   std::vector<int64_t> copy_registers() const { return registers_; }
 
   /// Number of tasks yielded so far.
-  uint64_t num_tasks() const { return num_tasks_; }
+  uint64_t num_tasks() const { return place_.num_tasks; }
 
   /// Whether the open loop at `depth` is in neither its first nor its last iteration.
   bool is_between(uint32_t depth) const {
-    const LoopState& state = states_[depth];
+    const LoopState& state = place_.loops[depth];
     return state.index > 0 && state.index + 1 < state.trips;
   }
 
   /// The outermost depth of the loops that began an iteration since `forget_changes`.
-  uint32_t changed_depth() const { return changed_depth_; }
-  void forget_changes() { changed_depth_ = kMaxLoopDepth; }
+  uint32_t changed_depth() const { return place_.changed_depth; }
+  void forget_changes() { place_.changed_depth = kMaxLoopDepth; }
 
   /// Advances to the next event. Throws `negative-extent`, `bad-tile`, `refused` or an expression's error.
   [[gnu::always_inline]] inline Event next() {
-    for (uint32_t silent = 0; silent < kMaxSilentSteps; ++silent) {
-      const QuickStep step = steps_[step_];
+    if (walk_ == nullptr) return interpret();
+    const Event event = next_of_source();
+    return event.kind == Event::kInterpret ? interpret() : event;
+  }
+
+ private:
+  Event next_of_source() {
+    const walk::Inputs inputs{plan_->bindings.symbols.data(), plan_->bindings.elements.data(),
+                              reinterpret_cast<const walk::Step*>(steps_),
+                              arguments_ == nullptr ? nullptr : &arguments_->of_walk()};
+    return walk_(place_, registers_.data(), inputs);
+  }
+
+  [[gnu::always_inline]] inline Event interpret() {
+    for (uint32_t silent = 0; silent < walk::kMaxSilentSteps; ++silent) {
+      const QuickStep step = steps_[place_.step];
       // Separate from the switch, because its jump would mispredict tasks as loops.
       if (step.kind == Step::kTask) {
-        ++step_;
-        ++num_tasks_;
+        ++place_.step;
+        ++place_.num_tasks;
         return {Event::kTask, step.index};
       }
       switch (step.kind) {
@@ -106,13 +119,16 @@ class Expander {
         case Step::kEndLoop:
           if (advance(step)) return {next_event_, step.index};
           break;
-        case Step::kCond: step_ = holds(plan_->conds[step.index]) ? step_ + 1 : step.target; break;
-        case Step::kElse: step_ = step.target; break;
+        case Step::kCond:
+          place_.step = holds(plan_->conds[step.index]) ? place_.step + 1 : step.target;
+          break;
+        case Step::kElse: place_.step = step.target; break;
         case Step::kSet:
-          ++step_;
+          ++place_.step;
           if (plan_->sets[step.index].is_flush) return {Event::kFlush, step.index};
           assign(step.index, plan_->evaluate(plan_->sets[step.index].value, registers_.data()));
           break;
+        case Step::kMove: ++place_.step; return {Event::kMove, step.index};
         case Step::kFail: refuse(step.index);
         default: return {Event::kEnd, 0};
       }
@@ -120,24 +136,25 @@ class Expander {
     return {Event::kNothing, 0};
   }
 
+ public:
   /// Advances to the next task if it is the current task in the next iteration of its loop and the loop has
   /// no other task. Otherwise returns false and does nothing. The loop has no event then.
   [[gnu::always_inline]] inline bool repeat() {
-    const QuickStep end = steps_[step_];
-    if (end.kind != Step::kEndLoop || end.target + 1 != step_) return false;
-    LoopState& state = states_[plan_->loops[end.index].depth];
+    const QuickStep end = steps_[place_.step];
+    if (end.kind != Step::kEndLoop || end.target + 1 != place_.step) return false;
+    LoopState& state = place_.loops[plan_->loops[end.index].depth];
     if (state.index + 1 >= state.trips) return false;
     ++state.index;
     set_registers(end.index, state);
-    ++num_tasks_;
+    ++place_.num_tasks;
     return true;
   }
 
   /// Skips the iteration that has just begun, which would yield this number of tasks. \pre the event was
   /// kUnit, of a loop whose iterations are units
   void pass_over(uint64_t num_tasks) {
-    num_tasks_ += num_tasks;
-    step_ = steps_[step_ - 1].target - 1;
+    place_.num_tasks += num_tasks;
+    place_.step = steps_[place_.step - 1].target - 1;
   }
 
   /// Continues at the position of another walk of the plan, whose loops may have other events. Calls
@@ -145,14 +162,14 @@ class Expander {
   template <class Enter>
   void go_on_from(const Expander& other, Enter enter) {
     registers_ = other.registers_;
-    step_ = other.step_;
-    num_tasks_ = other.num_tasks_;
-    changed_depth_ = 0;
-    for (uint32_t i = 0; i < step_; ++i) {
-      const bool is_open = steps_[i].kind == Step::kLoop && steps_[i].target > step_;
+    place_.step = other.place_.step;
+    place_.num_tasks = other.place_.num_tasks;
+    place_.changed_depth = 0;
+    for (uint32_t i = 0; i < place_.step; ++i) {
+      const bool is_open = steps_[i].kind == Step::kLoop && steps_[i].target > place_.step;
       if (!is_open) continue;
       const uint32_t depth = plan_->loops[steps_[i].index].depth;
-      states_[depth] = other.states_[depth];
+      place_.loops[depth] = other.place_.loops[depth];
       if (arguments_ != nullptr) arguments_->enter(steps_[i].index, registers_.data());
       enter(steps_[i].index);
     }
@@ -162,14 +179,7 @@ class Expander {
   void assign(uint32_t set, int64_t value) { registers_[plan_->sets[set].reg] = value; }
 
  private:
-  static constexpr uint32_t kMaxSilentSteps = 1 << 16;
-
-  struct LoopState {
-    int64_t index;
-    int64_t trips;
-    int64_t extent;
-    int64_t tile;
-  };
+  using LoopState = walk::LoopState;
 
   static Event::Kind first_event(LoopEvents events) {
     return events == LoopEvents::kGroups ? Event::kEnter : Event::kUnit;
@@ -180,7 +190,7 @@ class Expander {
   /// Enters a loop or steps over an empty one. True if that is an event.
   bool enter(QuickStep step) {
     const QuickLoop& loop = plan_->loops[step.index];
-    LoopState& state = states_[loop.depth];
+    LoopState& state = place_.loops[loop.depth];
     state.index = 0;
     state.extent = plan_->evaluate(loop.extent, registers_.data());
     if (state.extent < 0) fail_loop("negative-extent", "a loop has a negative extent", step, state.extent);
@@ -191,24 +201,24 @@ class Expander {
       state.trips = state.extent == 0 ? 0 : (state.extent - 1) / state.tile + 1;
     }
     if (state.trips == 0) {
-      step_ = step.target;
+      place_.step = step.target;
       return false;
     }
-    ++step_;
+    ++place_.step;
     set_registers(step.index, state);
     return step.events != LoopEvents::kNone;
   }
 
   /// Starts the next iteration or leaves the loop. True if that is an event.
   [[gnu::always_inline]] inline bool advance(QuickStep step) {
-    LoopState& state = states_[plan_->loops[step.index].depth];
+    LoopState& state = place_.loops[plan_->loops[step.index].depth];
     if (++state.index < state.trips) {
-      step_ = step.target;
+      place_.step = step.target;
       set_registers(step.index, state);
       next_event_ = step.events == LoopEvents::kGroups ? Event::kIteration : Event::kUnit;
       return step.events == LoopEvents::kGroups || step.events == LoopEvents::kIterations;
     }
-    ++step_;
+    ++place_.step;
     next_event_ = step.events == LoopEvents::kGroups ? Event::kLeave : Event::kUnitEnd;
     return step.events != LoopEvents::kNone;
   }
@@ -222,7 +232,7 @@ class Expander {
       const int64_t rest = state.extent - reg[1];
       reg[2] = rest < state.tile ? rest : state.tile;
     }
-    if (loop.depth < changed_depth_) changed_depth_ = loop.depth;
+    if (loop.depth < place_.changed_depth) place_.changed_depth = loop.depth;
     if (arguments_ != nullptr) arguments_->enter(index, registers_.data());
   }
 
@@ -249,11 +259,9 @@ class Expander {
   const QuickStep* steps_;
   Arguments* arguments_;
   std::vector<int64_t> registers_;
-  LoopState states_[kMaxLoopDepth];
-  uint32_t step_ = 0;
-  uint32_t changed_depth_ = 0;
+  walk::WalkFn walk_;  ///< null if the steps are interpreted
+  walk::State place_;
   Event::Kind next_event_ = Event::kEnd;
-  uint64_t num_tasks_ = 0;
 };
 
 /// Walks a run again with the values that its flush points read, because memory may contain other values now.

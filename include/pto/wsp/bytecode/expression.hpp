@@ -7,16 +7,11 @@
 #include <limits>
 
 #include "pto/wsp/bytecode/program.hpp"
+#include "pto/wsp/walk.hpp"
 
 namespace pto::wsp::bytecode {
 
-/// The location of the elements of a tensor that expressions read.
-struct ElementSource {
-  const char* base = nullptr;
-  const int64_t* shape = nullptr;   ///< per dimension
-  const int64_t* stride = nullptr;  ///< per dimension, in elements
-  DType dtype = DType::i64;
-};
+using walk::ElementSource;
 
 /// A program with the values its symbols have in one run.
 struct Bindings {

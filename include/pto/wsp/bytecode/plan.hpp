@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <vector>
 
 #include "pto/wsp/bytecode/affine.hpp"
@@ -63,13 +64,7 @@ struct QuickSet {
   Value value;
 };
 
-/// Where the walk of a loop makes events of its own (see Event).
-enum class LoopEvents : uint8_t {
-  kNone,
-  kIterations,  ///< kUnit where an iteration begins, kUnitEnd after the last one
-  kWhole,       ///< kUnit where the loop begins, kUnitEnd after it
-  kGroups,      ///< kEnter, kIteration between iterations, kLeave
-};
+using walk::LoopEvents;
 
 /// A step of an Expander.
 struct QuickStep {
@@ -80,6 +75,10 @@ struct QuickStep {
   /// not hold (kCond), after the whole condition (kElse).
   uint32_t target;
 };
+
+static_assert(sizeof(QuickStep) == sizeof(walk::Step) &&
+                  offsetof(QuickStep, events) == offsetof(walk::Step, events),
+              "generated walks read steps");
 
 /// One dimension of a region. That of a DIM_ROWS lies in its index tensor.
 struct QuickDim {

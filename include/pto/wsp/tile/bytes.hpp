@@ -34,6 +34,16 @@ PTO_INLINE inline uint32_t load_quad(const void* at) {
 PTO_INLINE inline I dot_quads(U unsigned_bytes, U signed_bytes, I sum) {
 #if defined(PTO_DOT_QUADS)
   return PTO_DOT_QUADS(unsigned_bytes, signed_bytes, sum);
+#elif defined(__ARM_FEATURE_MATMUL_INT8) && PTO_LANES == 4
+  asm("usdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(unsigned_bytes), "w"(signed_bytes));
+  return sum;
+#elif defined(__ARM_FEATURE_DOTPROD) && PTO_LANES == 4
+  // Bytes less 128 are signed ones; 128 is two times 64.
+  const U centred = unsigned_bytes ^ 0x80808080u, rest = U{} + 0x40404040u;
+  asm("sdot %0.4s, %1.16b, %2.16b\n\tsdot %0.4s, %3.16b, %2.16b\n\tsdot %0.4s, %3.16b, %2.16b"
+      : "+&w"(sum)
+      : "w"(centred), "w"(signed_bytes), "w"(rest));
+  return sum;
 #elif defined(PTO_ADD_PAIRS)
   // Bytes at even and at odd places in 16 bits each: their products do not leave 32 bits.
   typedef int16_t Words16 __attribute__((vector_size(4 * PTO_LANES)));

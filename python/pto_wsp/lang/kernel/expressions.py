@@ -25,6 +25,7 @@ from pto_wsp.ir.kernel import IN
 from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.arithmetic import FOLD
+from pto_wsp.lang.captured import Defined
 from pto_wsp.lang.kernel import pto, ptoisa
 from pto_wsp.lang.kernel.builder import Builder, Site
 from pto_wsp.lang.kernel.functions import FUNCTIONS, PtoFunction
@@ -463,6 +464,10 @@ class ExpressionReader:
         advice = (
             f"inside a kernel it is `pto.{name.split('.')[-1]}`" if name.split(".")[-1] in FUNCTIONS else ""
         )
+        if isinstance(target, Defined):
+            advice = (
+                f"make two tasks in a workload, or leave out the decorator of `{name}`, a plain function then"
+            )
         self.refuse(
             node, f"a call of `{name}`", advice or "call functions of `pto`, or of `math` with constants"
         )

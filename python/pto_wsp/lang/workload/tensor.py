@@ -302,6 +302,8 @@ class View(Tensor):
         if isinstance(item, RowSet):
             raise self._refused("a row set as the first index of a whole tensor", "one after others", loc)
         at = expression(item)
+        if at is None and isinstance(item, Tensor):
+            raise self._refused_table(item, loc)
         if at is None or at.dtype is not i64:
             raise self._refused("integers, slices and ranges of `P.tiles`", _kind(item, at), loc)
         return Index(at)
@@ -326,6 +328,12 @@ class View(Tensor):
         if isinstance(self.base, Tensor) and dim < len(self.base.dims):
             return dim_expr(self.base.dims[dim])
         raise self._refused("a slice with an end", "none", loc)
+
+    def _refused_table(self, table: Tensor, loc: Location | None) -> BadIndex:
+        """Return the error for an index that is a tensor, or a part of one: a table of rows."""
+        hint = f'declare the table as `rows: Sparse["n"]` and write `{self.label}[rows.rows(rows[i])]`'
+        found = f"a part of the tensor `{table.label}`"
+        return BadIndex(tensor=self.label, expected="a row set", found=found, loc=loc, hint=hint)
 
     def _refused(self, expected: str, found: str, loc: Location | None) -> BadIndex:
         return BadIndex(tensor=self.label, expected=expected, found=found, loc=loc)

@@ -63,6 +63,14 @@ class Build:
             libraries = ["-Wl,-z,defs"] if library.units else LIBRARIES
             self._run([*_LINK, *map(str, objects), *libraries], library.source, output)
 
+    def walk(self, source: str, output: Path) -> None:
+        """Compile the walk of a workload to the shared library `output`.
+
+        Raises:
+            CompilerFailed: with the compiler's text; the source is kept.
+        """
+        self._run([*FLAGS, *_LINK, "-x", "c++", "-", "-x", "none", *LIBRARIES], source, output)
+
     def _unit(self, text: str, head: Sequence[str], output: Path) -> Path:
         skipped = SKIPPED if self.compiler.is_gcc else ()
         return self._run([*FLAGS, *self.flags, *skipped, *_FROM_INPUT], text, output, head)

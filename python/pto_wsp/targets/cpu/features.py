@@ -17,7 +17,7 @@ _AVX2 = ("avx2", "fma")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl")
 KNOWN = {
     "x86_64": (*_AVX512, "f16c", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_bf16"),
-    "aarch64": ("bf16",),
+    "aarch64": ("asimddp", "i8mm", "bf16"),
 }
 """Features beyond a machine's baseline that generated code can use, as the system calls them."""
 
@@ -29,9 +29,11 @@ _FLAGS = {
     "avx512_vnni": "-mavx512vnni",
     "avx512_bf16": "-mavx512bf16",
     "amx_bf16": "-mamx-bf16",
-    "bf16": "-march=armv8.2-a+bf16",
 }
 """Options of the compiler that are not called like their feature."""
+
+_EXTENSIONS = {"asimddp": "dotprod"}
+"""Extensions of aarch64 that are not called like their feature."""
 
 _SLOW = {"avx512_bf16": "GenuineIntel"}
 """Features that are used only where they are asked for, by vendor: on the processors of Intel that were
@@ -62,7 +64,14 @@ class Features:
     def flags(self) -> tuple[str, ...]:
         """Options for the compiler."""
         own = ("-DPTO_FAST_SEQUENCES",) if self.has_fast_sequences else ()
-        return (*(_FLAGS.get(name, f"-m{name}") for name in self.names), f"-DPTO_LANES={self.lanes}", *own)
+        return (*self._machine_flags, f"-DPTO_LANES={self.lanes}", *own)
+
+    @property
+    def _machine_flags(self) -> tuple[str, ...]:
+        if self.machine != "aarch64":
+            return tuple(_FLAGS.get(name, f"-m{name}") for name in self.names)
+        extensions = [_EXTENSIONS.get(name, name) for name in self.names]
+        return ("-march=" + "+".join(["armv8.2-a", *extensions]),) if extensions else ()
 
     @property
     def panel_cols(self) -> int:

@@ -6,12 +6,14 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 
 from pto_wsp.errors import UnsupportedByTarget
-from pto_wsp.ir.kernel import Instr, KernelFunction, Param, walk_statements
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
-from pto_wsp.location import Location
+from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.targets.base import (
     Enforced,
     KernelArtifact,
@@ -23,16 +25,14 @@ from pto_wsp.targets.base import (
     Target,
     table_hash,
 )
-from pto_wsp.targets.c_style.spelling import INTEGERS
 from pto_wsp.targets.cpu import toolchain
 from pto_wsp.targets.cpu.build import Build
-from pto_wsp.targets.cpu.emit import MAX_RANK, Library, emit_library
+from pto_wsp.targets.cpu.check import check_kernel
+from pto_wsp.targets.cpu.emit import Library, emit_library
 from pto_wsp.targets.cpu.features import Features, resolve_features
+from pto_wsp.targets.cpu.makefile import build_files
 from pto_wsp.targets.cpu.native import included_files
-from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
 from pto_wsp.targets.cpu.tree import portable, program_tree
-from pto_wsp.types.dtype import f32
-from pto_wsp.types.tile import ScalarType, ViewType
 
 _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 
@@ -41,43 +41,34 @@ class CpuTarget(Target):
     """Kernels run on the CPU of this machine, with the widest vectors that it has."""
 
     name = "cpu"
+    runs_networks = True
+
+    def __init__(self, expander: str = "bytecode") -> None:
+        self._expander = expander
+
+    @property
+    def expander(self) -> str:
+        """What expands the tasks of a workload: `bytecode`, or `source`, which is compiled."""
+        return self._expander
 
     def check(self, module: Module) -> None:
         """Raise UnsupportedByTarget for the first thing in the kernels of `module` that is refused."""
         for kernel in module.kernels:
             if kernel.body is not None or kernel.native is not None:
-                self._check_kernel(kernel)
+                check_kernel(kernel, self.name)
 
-    def _check_kernel(self, kernel: KernelFunction) -> None:
-        for param in kernel.params:
-            self._check_param(param, kernel.native is not None)
-        for name, tile in kernel.tiles:
-            if tile.dtype.name not in STORAGE:
-                raise _refused(f"the tile `{name}` of type {tile.dtype}", _known_types(), kernel.loc)
-        for stmt in walk_statements(kernel.body or ()):
-            if isinstance(stmt, Instr):
-                template = TEMPLATES[stmt.op]
-                if isinstance(template, Unsupported):
-                    raise _refused(f"`{stmt.op}`", template.reason, stmt.loc)
-
-    def _check_param(self, param: Param, is_native: bool) -> None:
-        dtype = param.type.dtype
-        if isinstance(param.type, ScalarType):
-            if param.type.dtype.is_float and dtype is not f32:
-                raise _refused(f"scalars of type {dtype}", "scalar arithmetic is done in f32", param.loc)
-            return
-        if dtype is None or (isinstance(param.type, ViewType) and param.type.dims is None):
-            raise _refused(f"the parameter `{param.name}`", "its type is not decided", param.loc)
-        is_read_by_element = is_native or (isinstance(param.type, ViewType) and dtype.name in INTEGERS)
-        if dtype.name not in STORAGE and not is_read_by_element:
-            raise _refused(f"tensors of type {dtype}", _known_types(), param.loc)
-        if isinstance(param.type, ViewType) and len(param.type.dims or ()) > MAX_RANK:
-            raise _refused(f"views of more than {MAX_RANK} dimensions", "", param.loc)
+    def require_networks(self, workload: WorkloadFunction) -> None:
+        """Raise UnsupportedByTarget for a network whose walks are to be generated source."""
+        if workload.processes and self._expander == "source":
+            what, reason = '`expander="source"` of a network', "each process is expanded from bytecode"
+            loc = workload.processes[0].loc
+            raise UnsupportedByTarget(target=self.name, what=what, reason=reason, loc=loc)
 
     def emit(self, module: Module) -> SourceTree:
         """Return a folder that builds the program with `make`, for the vectors of this machine."""
-        module = portable(module)
-        return program_tree(module, self.library(module.kernels), resolve_features())
+        module, features = portable(module), resolve_features()
+        files = partial(build_files, features=features)
+        return program_tree(self.name, module, self.library(module.kernels), files)
 
     def preferences(self) -> Preferences:
         """Return what products on this processor read fastest."""
@@ -124,6 +115,13 @@ class CpuTarget(Target):
             source=library.text,
         )
 
+    def build_walk(self, source: str, cache: LibraryCache) -> Path:
+        """Return a library of a walk, from `cache` or newly compiled."""
+        compiler = toolchain.find_compiler(cache)
+        key = cache_key_of_walk(source, build_environment(resolve_features(), compiler))
+        build = Build(compiler, (), "", cache)
+        return cache.library(key, lambda output: build.walk(source, output))[0]
+
     def library(self, kernels: Sequence[KernelFunction]) -> Library:
         """Return the generated code of `kernels` for this machine.
 
@@ -131,8 +129,15 @@ class CpuTarget(Target):
             UnsupportedByTarget, NoneKernelBody, TilesTooLarge: it cannot be generated.
         """
         for kernel in kernels:
-            self._check_kernel(kernel)
+            check_kernel(kernel, self.name)
         return emit_library(kernels, resolve_features().lanes)
+
+
+def cache_key_of_walk(source: str, environment: str) -> str:
+    """Return the name of a walk in the cache; comments, which name places, do not count."""
+    header = (toolchain.include_directory() / "pto" / "wsp" / "walk.hpp").read_text(encoding="utf-8")
+    text = "\0".join((_COMMENT.sub("", source), header, environment))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def build_environment(features: Features, compiler: toolchain.Compiler) -> str:
@@ -155,11 +160,3 @@ def cache_key(library: Library, environment: str) -> str:
     for part in parts:
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()
-
-
-def _known_types() -> str:
-    return f"tiles hold {', '.join(STORAGE)}"
-
-
-def _refused(what: str, reason: str, loc: Location | None) -> UnsupportedByTarget:
-    return UnsupportedByTarget(target=CpuTarget.name, what=what, reason=reason, loc=loc)

@@ -1,10 +1,10 @@
-"""A program as a folder: kernels, the headers that they need, bytecode, a host program and a Makefile."""
+"""A program as a folder: kernels, the headers that they need, bytecode and a host program."""
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 
 from pto_wsp.errors import UnsupportedByTarget
@@ -16,29 +16,41 @@ from pto_wsp.ir.printer import print_directive
 from pto_wsp.ir.scalar import Expr, Var, substitute, walk
 from pto_wsp.location import Location
 from pto_wsp.lower.lower_workload_to_bytecode import lower_workload_to_bytecode
+from pto_wsp.lower.lower_workload_to_source import lower_workload_to_source
 from pto_wsp.support.record import replace
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import SourceTree, table_hash
 from pto_wsp.targets.c_style.expressions import ExpressionWriter
 from pto_wsp.targets.c_style.spelling import function_name, scalar_name, scalar_type
 from pto_wsp.targets.cpu.emit import Library
-from pto_wsp.targets.cpu.features import Features
-from pto_wsp.targets.cpu.native import FREESTANDING, included_files
+from pto_wsp.targets.cpu.native import included_files
 from pto_wsp.targets.cpu.spelling import CppSpelling, c_string
-from pto_wsp.targets.cpu.toolchain import FLAGS, include_directory
+from pto_wsp.targets.cpu.toolchain import include_directory
 
 _INCLUDE = re.compile(r"""^\s*#\s*include\s*["<](pto/[^">]+)[">]""", re.MULTILINE)
 _HOST = "pto/wsp/host/program.hpp"
 _BYTES_PER_LINE = 24
+_ENGINE = """\
+// The engine, and what reads and writes arrays: the same for every program.
+#include "pto/wsp/host/command.hpp"
+"""
 
 
-def program_tree(module: Module, library: Library, features: Features) -> SourceTree:
+BuildFiles = Callable[[Module, Library], Mapping[str, str]]
+"""Returns the files that say how a program is built, by path."""
+
+
+def program_tree(
+    target: str, module: Module, library: Library, build_files: BuildFiles, *, has_walk: bool = False
+) -> SourceTree:
     """Return the folder of a program; without an entry, that of its kernels.
 
     Args:
+        target: the name of the target, for errors.
         module: what `portable` returned.
         library: its generated code.
-        features: what the code is generated for.
+        build_files: makes the files that build it.
+        has_walk: whether the workload is emitted as source, too.
 
     Raises:
         UnsupportedByTarget: the program has axes with rows, or kernels that include files of their own.
@@ -47,13 +59,15 @@ def program_tree(module: Module, library: Library, features: Features) -> Source
     kernels |= {f"{function_name(unit.kernel)}.cpp": unit.text for unit in library.units}
     if not module.entry:
         return SourceTree(kernels, tuple(kernels))
-    _require_portable(module, library)
+    _require_portable(target, module, library)
     names = [kernel.name for kernel in module.kernels]
     lowered = lower_workload_to_bytecode(module, names, table_hash(module.kernels))
-    sources = kernels | {"bytecode.hpp": _bytecode(lowered.code), "main.cpp": _main(module, library)}
-    built = {"README.md": _readme(module, features), "Makefile": _makefile(module, library, features)}
+    own = {"bytecode.hpp": _bytecode(lowered.code), "main.cpp": _main(module, library, has_walk=has_walk)}
+    if has_walk:
+        own["walk.cpp"] = lower_workload_to_source(module, lowered)
+    sources = kernels | own | {"host.cpp": _ENGINE}
     headers = {f"include/{name}": text for name, text in _headers(sources.values())}
-    return SourceTree({**built, **sources, **headers}, tuple(kernels))
+    return SourceTree({**build_files(module, library), **sources, **headers}, tuple(kernels))
 
 
 def portable(module: Module) -> Module:
@@ -72,18 +86,22 @@ def _without_folder(loc: Location | None) -> Location | None:
     return None if loc is None else replace(loc, file=PurePath(loc.file).name)
 
 
-def _require_portable(module: Module, library: Library) -> None:
+def _require_portable(target: str, module: Module, library: Library) -> None:
+    if module.entry and module.entry_workload.processes:
+        what, reason = "sources of a network of processes", "a host program runs one program order"
+        loc = module.entry_workload.processes[0].loc
+        raise UnsupportedByTarget(target=target, what=what, reason=reason, loc=loc)
     shipped = include_directory()
     for unit in library.units:
         own = [path.name for path in included_files(unit, shipped) if shipped not in path.parents]
         if own:
             what = f"emitting kernel `{unit.kernel.name}`, which includes `{min(own)}`"
             reason = "files next to a kernel are not emitted: move the text into the kernel"
-            raise UnsupportedByTarget(target="cpu", what=what, reason=reason, loc=unit.kernel.loc)
+            raise UnsupportedByTarget(target=target, what=what, reason=reason, loc=unit.kernel.loc)
     for directive in module.schedule:
         if directive.kind == "trace" and directive.name != "off":
             what, reason = f"emitting `{print_directive(directive)}`", "the host program records nothing"
-            raise UnsupportedByTarget(target="cpu", what=what, reason=reason, loc=None)
+            raise UnsupportedByTarget(target=target, what=what, reason=reason, loc=None)
 
 
 def _headers(sources: Iterable[str]) -> list[tuple[str, str]]:
@@ -111,7 +129,7 @@ def _bytecode(code: bytes) -> str:
 # --- the host program -----------------------------------------------------------------------------------
 
 
-def _main(module: Module, library: Library) -> str:
+def _main(module: Module, library: Library, *, has_walk: bool) -> str:
     entry = module.entry_workload
     out = TextWriter()
     out.line(f"// The host program of {ascii(entry.name)[1:-1]}. It reads and writes `.npy` files.")
@@ -132,7 +150,9 @@ def _main(module: Module, library: Library) -> str:
         out.line(f"program.name = {c_string(entry.name)};")
         out.line("program.bytecode = bytecode;")
         out.line("program.bytecode_size = sizeof(bytecode);")
-        hidden = _hidden_symbols(entry)
+        if has_walk:
+            out.line("program.walk = pto_wsp_walk;")
+        hidden = hidden_symbols(entry)
         _write_rows(out, "symbols", (_symbol(param, param.name in hidden) for param in entry.symbols))
         _write_rows(out, "tensors", _tensors(module))
         _write_rows(out, "checks", _checks(library))
@@ -178,28 +198,29 @@ def _symbol(param: w.SizeParam | w.ScalarParam, is_hidden: bool) -> str:
     return f"{c_string(param.name)}, {bits}, {_bool(is_hidden)}"
 
 
-def _hidden_symbols(entry: w.WorkloadFunction) -> frozenset[str]:
+def hidden_symbols(entry: w.WorkloadFunction) -> frozenset[str]:
     """Return the symbols that follow from others, or from the arrays of an axis."""
     found = {param.name for param in entry.symbols if param.value is not None}
-    for axis in _axes(entry):
+    for axis in axes_of(entry):
         found |= {axis.count, axis.outer, *([axis.entries] if isinstance(axis, w.SparseParam) else [])}
     return frozenset(found)
 
 
-def _axes(entry: w.WorkloadFunction) -> list[w.RaggedParam | w.SparseParam]:
+def axes_of(entry: w.WorkloadFunction) -> list[w.RaggedParam | w.SparseParam]:
+    """Return the axes of a program whose rows come from arrays."""
     return [param for param in entry.params if isinstance(param, w.RaggedParam | w.SparseParam)]
 
 
 def _tensors(module: Module) -> Iterator[str]:
     """Yield the rows of the table of tensors; those of an axis have its name."""
-    entry, read = module.entry_workload, _read_tensors(module)
+    entry, read = module.entry_workload, read_tensors(module)
     symbols = {param.name: i for i, param in enumerate(entry.symbols)}
     numbers = {tensor.name: i for i, tensor in enumerate(entry.tensors)}
     axes = {
         axis.offsets: f"{c_string(axis.name)}, Kind::kOffsets, true, {symbols[axis.outer]}"
-        for axis in _axes(entry)
+        for axis in axes_of(entry)
     }
-    for axis in _axes(entry):
+    for axis in axes_of(entry):
         if isinstance(axis, w.SparseParam):
             row = f"{c_string(axis.indices)}, Kind::kIndices, true, {numbers[axis.offsets]}"
             axes[axis.indices] = row
@@ -260,7 +281,7 @@ def _numbered(expr: Expr, numbers: dict[str, int]) -> Expr:
     return substitute(expr, renamed)
 
 
-def _read_tensors(module: Module) -> frozenset[str]:
+def read_tensors(module: Module) -> frozenset[str]:
     """Return the tensors whose elements a run reads: tasks do, or they decide what runs."""
     entry = module.entry_workload
     found = set(w.deciding_tensors(entry.body))
@@ -269,104 +290,3 @@ def _read_tensors(module: Module) -> frozenset[str]:
             if isinstance(arg, Region) and param.role != OUT:
                 found.add(arg.tensor)
     return frozenset(found)
-
-
-# --- how it is built and run ----------------------------------------------------------------------------
-
-
-def _command_name(module: Module) -> str:
-    """Return a file name for the host program."""
-    name = re.sub(r"[^A-Za-z0-9_]", "_", module.entry)
-    taken = ("include", "clean", "Makefile", "makefile", "GNUmakefile")
-    return name if name not in taken else f"{name}_program"
-
-
-def _makefile(module: Module, library: Library, features: Features) -> str:
-    name = _command_name(module)
-    native = "".join(f" {function_name(unit.kernel)}.o" for unit in library.units)
-    flags = " ".join(flag for flag in FLAGS if flag not in ("-std=c++17", "-fPIC", "-pipe", *FREESTANDING))
-    of_native = f"{native.strip()}: CXXFLAGS = $(COMMON) {flags}\n" if native else ""
-    return f"""# Builds `{name}`. `make CXX=clang++` builds it with another compiler.
-COMMON = -std=c++17 -Iinclude {" ".join(features.flags)}
-
-{name}: kernels.o parts.o{native} main.o
-\t$(CXX) $^ -pthread -o $@
-
-# Each instruction is rounded separately: without -ffp-contract=off, results change.
-kernels.o parts.o: CXXFLAGS = $(COMMON) {flags} {" ".join(FREESTANDING)}
-{of_native}main.o: CXXFLAGS = $(COMMON) -O2 -ffp-contract=off -pthread -Wno-psabi
-
-%.o: %.cpp
-\t$(CXX) $(CXXFLAGS) -c $< -o $@
-
-clean:
-\trm -f {name} *.o
-.PHONY: clean
-"""
-
-
-def _readme(module: Module, features: Features) -> str:
-    has_native = any(kernel.native is not None for kernel in module.kernels)
-    entry, name = module.entry_workload, _command_name(module)
-    read, written = _read_tensors(module), module.written
-    rows, command = [], [f"./{name}"]
-    axes = _axes(entry)
-    of_axes = {name for axis in axes for name in axis.tensors}
-    for axis in axes:
-        command.append(f"--input {axis.name}={axis.name}.npy")
-        use = "where each row begins, and where the last one ends"
-        rows.append(f"| `{axis.name}` | integers `[{axis.outer} + 1]` | {use} |")
-        if isinstance(axis, w.SparseParam):
-            command.append(f"--input {axis.indices}={axis.indices}.npy")
-            rows.append(f"| `{axis.indices}` | integers | the indices of all rows |")
-    for tensor in entry.tensors:
-        if tensor.is_local or tensor.name in of_axes:
-            continue
-        dims = ", ".join(map(str, tensor.type.dims))
-        if tensor.name in read:
-            command.append(f"--input {tensor.name}={tensor.name}.npy")
-        if tensor.name in written:
-            command.append(f"--output {tensor.name}={tensor.name}{'_out' * (tensor.name in read)}.npy")
-        use = " and ".join(
-            word for word, names in (("read", read), ("written", written)) if tensor.name in names
-        )
-        packed = f"; `{tensor.columns} columns` packed in panels" if tensor.columns is not None else ""
-        rows.append(f"| `{tensor.name}` | `{tensor.type.dtype}[{dims}]`{packed} | {use or 'not used'} |")
-    known = {dim for tensor in entry.tensors if tensor.name in read for dim in tensor.type.dims}
-    hidden = _hidden_symbols(entry)
-    for param in entry.symbols:
-        if param.name in hidden:
-            continue
-        kind = "size" if isinstance(param, w.SizeParam) else f"`{param.type.dtype}`"
-        default = "" if param.default is None else f", {param.default} by default"
-        rows.append(f"| `{param.name}` | {kind} | a number{default} |")
-        if param.name not in known and param.default is None:
-            command.append(f"--set {param.name}=1")
-    native = "\n| `k_*.cpp` | kernels that are written in C++ |" if has_native else ""
-    names = ", ".join(features.names) or "no features beyond the baseline"
-    return f"""# {entry.name}
-
-The program `{entry.name}` as C++17, emitted by PTO-WSP for {features.machine} with {names}.
-It needs `make` and g++ or clang++.
-
-```sh
-make
-{" ".join(command)}
-```
-
-| argument | type | use |
-|---|---|---|
-{chr(10).join(rows)}
-
-Arrays are `.npy` files in C order. A tensor that is only written begins as zeros of the size that other
-arrays and `--set` decide. `--workers N` sets the number of threads, and `--stats` prints the time.
-Results have the same bits for every number of threads.
-
-| file | content |
-|---|---|
-| `kernels.cpp` | the kernels, one function each |
-| `parts.cpp` | instances of the tile library that the kernels call |{native}
-| `bytecode.hpp` | the workload, which the engine expands into tasks |
-| `main.cpp` | the host program: arguments, schedule, messages of checks |
-| `include/` | the engine and the tile library |
-"""

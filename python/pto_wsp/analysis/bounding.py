@@ -76,7 +76,7 @@ def _regions(
                 yield from _regions((*then, *other), symbols, bounds)
             case w.Task(args=args):
                 yield from ((arg, bounds) for arg in args if isinstance(arg, Region))
-            case w.WorkloadCall():
+            case w.WorkloadCall() | w.Process() | w.Send() | w.Receive():
                 raise _Unbounded
             case w.Set() | w.Refuse():
                 pass

@@ -17,7 +17,7 @@ from pto_wsp.ir.scalar import Element, name_of, walk
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
-Path = tuple[tuple[w.Loop | w.Cond, int], ...]
+Path = tuple[tuple[w.Node, int], ...]
 """The loops and conditions around a node, outermost first, each with the number of the block inside it."""
 
 
@@ -62,7 +62,6 @@ def _nodes(body: Sequence[w.Node], path: Path) -> Iterator[tuple[w.Node, Path]]:
     for node in body:
         yield node, path
         for number, block in enumerate(w.blocks(node)):
-            assert isinstance(node, (w.Loop, w.Cond))
             yield from _nodes(block, (*path, (node, number)))
 
 

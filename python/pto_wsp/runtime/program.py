@@ -44,6 +44,7 @@ from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.explain import nested_run
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.interpreted import InterpretedFigures, InterpretedRunner, bind
+from pto_wsp.runtime.networks import require_one_order, require_separate
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.runtime.one_task import Chosen, OneTask, choose, compare_values, run_alone
 from pto_wsp.runtime.outcome import Figures, Runner, RunRequest, SimulatedFigures
@@ -174,6 +175,7 @@ class Program:
         first = ScheduledProgram("", self._prepared.module, runner)
         self._schedules = ChosenSchedules(made.name, first)
         self._binder = Binder(self._runner.workload, defaults)
+        self._is_network = bool(self._runner.workload.processes)
         self._unreported = (self._runner.compiles, self._runner.compile_ms)
         self._last: tuple[Figures, str, int, float] | None = None
 
@@ -366,6 +368,8 @@ class Program:
         scheduled = self._schedules.choose(lambda: RunSizes(*self._binder.sizes_of(bound)))
         self._schedules.current = scheduled
         level = scheduled.level if trace is None else _trace_level(trace)
+        if self._is_network:
+            self._require_network_run(bound, check, level)
         if progress is not None and not callable(progress):
             expected = "a function of one number, or None"
             raise WrongValue(name="progress", expected=expected, found=repr(progress))
@@ -374,6 +378,14 @@ class Program:
         has_check = check is not None
         request = RunRequest(bound.arrays, bound.scalars, count, level, has_check, progress, limit_ns)
         return bound, request, scheduled
+
+    def _require_network_run(self, bound: Bound, check: str | None, level: int) -> None:
+        """Refuse options and arrays that a run of a network does not take."""
+        if check is not None:
+            require_one_order(self._runner.workload, f"`check={check!r}`")
+        if level:
+            require_one_order(self._runner.workload, "`trace`")
+        require_separate(self.module, bound.arrays)
 
     def _compare(self, bound: Bound, options: tuple[object, ...]) -> Figures:
         """Run task after task, each on the target and in the interpreter."""
@@ -399,6 +411,7 @@ class Program:
         Raises:
             WrongValue: `which` is neither.
         """
+        require_one_order(self._runner.workload, "`task`")
         return OneTask(choose(which, indices), self._run_task)
 
     def _run_task(self, chosen: Chosen, values: Mapping[str, Any]) -> None:
@@ -429,6 +442,7 @@ class Program:
             PtoError: as `run` does.
         """
         _require_outermost()
+        require_one_order(self._runner.workload, "`task_graph`")
         self._captured.check()
         bound = self._binder.bind(values)
         graph = InterpretedRunner(self.module).graph(bound.arrays, bound.scalars)
@@ -553,6 +567,7 @@ class Program:
                 choose the schedule.
             UnsupportedByTarget: the target emits no sources, or not those of this program.
         """
+        require_one_order(self._runner.workload, "`export`")
         module = with_defaults(self._schedules.require_one(folder), self._binder.numbers)
         write_tree(self._prepared.target.emit(module), folder, force=force)
 

@@ -63,7 +63,41 @@ class OpenCond:
     other: list[OpenNode]
 
 
-OpenNode = OpenLoop | OpenTask | OpenCond | w.Set | w.Refuse
+@record
+class OpenProcess:
+    """A process whose body is being recorded, or has been."""
+
+    name: str
+    loc: Location | None
+    body: list[OpenNode]
+
+
+@record
+class OpenSend:
+    """A token whose tasks are being recorded, or have been: see `ir.workload.Send`."""
+
+    channel: str
+    slot: str
+    index: str
+    scalars: tuple[Expr, ...]
+    loc: Location | None
+    body: list[OpenNode]
+
+
+@record
+class OpenReceive:
+    """A token whose uses are being recorded, or have been: see `ir.workload.Receive`."""
+
+    channel: str
+    slot: str
+    index: str
+    scalars: tuple[str, ...]
+    ends_loop: bool
+    loc: Location | None
+    body: list[OpenNode]
+
+
+OpenNode = OpenLoop | OpenTask | OpenCond | w.Set | w.Refuse | OpenProcess | OpenSend | OpenReceive
 
 
 def tasks_of(nodes: Iterable[OpenNode]) -> Iterator[OpenTask]:
@@ -72,7 +106,7 @@ def tasks_of(nodes: Iterable[OpenNode]) -> Iterator[OpenTask]:
         match node:
             case OpenTask():
                 yield node
-            case OpenLoop():
+            case OpenLoop() | OpenProcess() | OpenSend() | OpenReceive():
                 yield from tasks_of(node.body)
             case OpenCond():
                 yield from tasks_of(node.then)

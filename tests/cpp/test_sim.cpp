@@ -18,11 +18,11 @@ namespace {
 class Tasks {
  public:
   /// Adds a task that takes `cycles` on a core of kind 0 and waits for tasks; returns its number.
-  uint64_t add(double cycles, const std::vector<uint64_t>& after = {}, int64_t order_key = 0) {
+  uint64_t add(double cycles, const std::vector<uint64_t>& after = {}, int64_t key = 0) {
     SourceTask task;
     task.cost = uint32_t(costs_.size());
     task.traits.owner = sched::kNoOwner;
-    task.traits.rank[1] = order_key;
+    task.traits.rank[1] = key;
     for (const uint64_t before : after) task.waits.push_back(sched::complete_name(before));
     TaskCost cost;
     cost.cycles = cycles;
@@ -152,7 +152,7 @@ TEST(latencies_and_waits_add_up) {
   CHECK_EQ(result.longest, 22.0);
 }
 
-TEST(the_least_key_starts_first_among_ready_tasks) {
+TEST(the_least_rank_starts_first_among_ready_tasks) {
   Tasks tasks;
   tasks.add(10);
   for (int i = 1; i < 4; ++i) tasks.add(10, {}, -i);

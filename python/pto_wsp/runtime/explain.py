@@ -505,7 +505,6 @@ def nested_run() -> errors.NestedRun:
     return errors.NestedRun(where="a run", loc=caller_location(), hint=hint)
 
 
-
 def _channel_ended(c: _Context) -> errors.PtoError:
     process = c.module.entry_workload.processes[c.number("process")]
     node = c.lowered.sites[c.number("pc")]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, FunctionType
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from pto_wsp.device.model import Device
 from pto_wsp.errors import (
@@ -41,10 +41,11 @@ from pto_wsp.lang.workload.nested import call_workload
 from pto_wsp.lang.workload.tasks import Handle
 from pto_wsp.lang.workload.trace import active_trace
 from pto_wsp.location import Location, caller_location
-from pto_wsp.prove.finding import Proof
-from pto_wsp.prove.prove import prove
 from pto_wsp.support.record import replace
 from pto_wsp.visualize.notebook import module_html
+
+if TYPE_CHECKING:
+    from pto_wsp.prove.finding import Proof
 
 
 class Workload(Schedulable):
@@ -174,6 +175,8 @@ class Workload(Schedulable):
             MissingPackage: islpy is not installed.
             FrontendError, VariableChanged: as `compile` raises.
         """
+        from pto_wsp.prove.prove import prove  # here: programs that prove nothing start without it
+
         return prove(verify(self.trace().module))
 
     def compile(

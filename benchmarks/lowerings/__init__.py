@@ -1,0 +1,1 @@
+"""What a program costs before it runs: lowerings, and proofs for all sizes."""

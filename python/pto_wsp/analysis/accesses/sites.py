@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
@@ -73,6 +74,11 @@ class TaskAccess:
         return self.region.loc or self.site.node.loc
 
 
+def is_network(module: Module) -> bool:
+    """Return whether the entry consists of processes, whose tasks have no common program order."""
+    return any(isinstance(node, w.Process) for node in module.entry_workload.body)
+
+
 def sites(module: Module) -> tuple[TaskSite, ...]:
     """Return the tasks of the entry of a module without calls of workloads."""
     kernels = {kernel.name: kernel for kernel in module.kernels}
@@ -103,6 +109,10 @@ def _tasks(
                 steps = (*steps, node) if name in once else steps
             case w.Refuse() | w.WorkloadCall():
                 pass
+            case w.Process() | w.Send() | w.Receive():
+                raise AssertionError("tasks of a network have no program order")
+            case _:
+                assert_never(node)
 
 
 def common_steps(a: TaskSite, b: TaskSite) -> int:

@@ -5,8 +5,9 @@
 /// PROGRAM is a text: the paths of bytecode and kernel library, the shapes of the i32 tensors (rank, then
 /// sizes), and the symbols (a number, or - for those that shapes decide). Modes: `startup` (ns from nothing
 /// to the end of a first run with two workers), `roundtrip` (ns of one run, median of many), `interpret` (ns
-/// per task with bodies that do nothing, one worker) and `loops` (the same with the loops of the LLaMA layer
-/// written in C++).
+/// per task with bodies that do nothing, one worker), `expand` (ns per task of the walk alone, arguments
+/// filled in) and `loops` (the calls of the LLaMA layer with loops written in C++). A path after the symbols
+/// is that of the walk as generated source.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -33,6 +34,7 @@ struct Call {
   std::vector<std::vector<int32_t>> memory;
   std::vector<bind::ArrayRef> arrays;
   std::vector<std::optional<int64_t>> symbols;
+  std::string walk;
 
   explicit Call(const char* path) {
     std::ifstream in(path);
@@ -47,6 +49,7 @@ struct Call {
       in >> value;
       symbols.push_back(value == "-" ? std::nullopt : std::optional<int64_t>(std::stoll(value)));
     }
+    in >> walk;
   }
 
  private:
@@ -97,6 +100,10 @@ double roundtrip(Call& call) {
   return double(times[1000]);
 }
 
+std::shared_ptr<const walk::WalkFn> walk_of(const Call& call) {
+  return call.walk.empty() ? nullptr : load_walk(call.walk);
+}
+
 int32_t nothing(const View*, const Scalar*, const TaskContext*) { return 0; }
 
 /// The best of some repetitions.
@@ -117,10 +124,31 @@ double interpret(Call& call) {
   for (KernelInfo& kernel : kernels) kernel.fn = nothing;
   auto table = std::make_shared<KernelLibrary>(*loaded);
   table->kernels = kernels.data();
-  Executable executable(call.bytecode.data(), call.bytecode.size(), table);
+  Executable executable(call.bytecode.data(), call.bytecode.size(), table, nullptr, walk_of(call));
   uint64_t tasks = 0;
   const double ns =
       best_ns([&] { tasks = executable.run(call.arrays, call.symbols, with_workers(1)).tasks; });
+  return ns / double(tasks);
+}
+
+/// The walk alone: every event in program order, with arguments filled in.
+double expand(Call& call) {
+  const std::shared_ptr<const KernelLibrary> library = load(call.library);
+  const std::shared_ptr<const walk::WalkFn> walk = walk_of(call);
+  bytecode::Program program = bytecode::load_program(call.bytecode.data(), call.bytecode.size(), *library);
+  if (walk != nullptr) program.walk = *walk;
+  const bind::Arguments bound = bind::bind_arguments(program, call.arrays, call.symbols);
+  bytecode::Plan plan = bytecode::make_plan({&program, bound.symbols}, bound.layouts, *library);
+  bytecode::bind_elements(plan, bound.bases);
+  bytecode::Arguments arguments;
+  arguments.bind(plan, bound.bases);
+  uint64_t tasks = 0;
+  const double ns = best_ns([&] {
+    bytecode::Expander expander(plan, &arguments);
+    while (expander.next().kind != bytecode::Event::kEnd) {
+    }
+    tasks = expander.num_tasks();
+  });
   return ns / double(tasks);
 }
 
@@ -184,6 +212,7 @@ int main(int argc, char** argv) {
   const double value = mode == "startup"     ? double(startup(call))
                        : mode == "roundtrip" ? roundtrip(call)
                        : mode == "interpret" ? interpret(call)
+                       : mode == "expand"    ? expand(call)
                                              : loops(call);
   std::printf("%.6g\n", value);
   return 0;

@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.calibrate import compiler
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
+from pto_wsp.lower.lower_workload_to_source import lower_workload_to_source
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets.base import KernelArtifact
 from pto_wsp.targets.cpu.target import CpuTarget
@@ -32,8 +33,8 @@ class Native:
         command = [str(self.folder / "native"), mode, str(call)]
         return lambda: float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
-    def call(self, workload: Workload, sizes: Mapping[str, int]) -> Path:
-        """Write what the program needs to run a workload: bytecode, kernels, shapes and sizes."""
+    def call(self, workload: Workload, sizes: Mapping[str, int], walk: Path | None = None) -> Path:
+        """Write what the program needs to run a workload: bytecode, kernels, shapes, sizes and the walk."""
         module = workload.trace().module
         artifact = kernels(workload)
         code = self.folder / f"{module.name}.ptow"
@@ -47,7 +48,8 @@ class Native:
         lines = [str(code), str(artifact.path), str(len(shapes))]
         lines += [" ".join(map(str, (len(shape), *shape))) for shape in shapes]
         lines += [str(len(symbols)), *symbols]
-        path = self.folder / f"{module.name}.txt"
+        lines += [] if walk is None else [str(walk)]
+        path = self.folder / f"{module.name}{'_source' * (walk is not None)}.txt"
         path.write_text("\n".join(lines) + "\n")
         return path
 
@@ -68,6 +70,12 @@ def lowered(workload: Workload) -> Lowered:
     """Return the bytecode of a workload."""
     module, artifact = workload.trace().module, kernels(workload)
     return lower_workload_to_bytecode(module, artifact.kernels, artifact.table_hash)
+
+
+def compiled_walk(workload: Workload) -> Path:
+    """Return the library of the walk of a workload."""
+    source = lower_workload_to_source(workload.trace().module, lowered(workload))
+    return CpuTarget("source").build_walk(source, ArtifactCache())
 
 
 def zeros(workload: Workload, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:

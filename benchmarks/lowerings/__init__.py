@@ -1,1 +1,1 @@
-"""What a program costs before it runs: proofs for all sizes."""
+"""What a program costs before it runs: lowerings, and proofs for all sizes."""

@@ -1,11 +1,12 @@
-"""The case `lowerings`: how much of the examples is proved, how fast, and that nothing unsafe is."""
+"""The case `lowerings`: what expands tasks fastest, what that costs, and what is proved before a run."""
 
 from __future__ import annotations
 
 from benchmarks.harness import Bench
-from benchmarks.lowerings import proofs
+from benchmarks.lowerings import proofs, source
 
 
 def run(bench: Bench) -> None:
     """Measure every row of the case."""
+    source.run(bench)
     proofs.run(bench)

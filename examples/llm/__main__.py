@@ -79,14 +79,15 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--max-tokens", type=int, default=512, metavar="N", help="most new tokens of an answer"
     )
     parser.add_argument("--ignore-eos", action="store_true", help="go on after a token that ends an answer")
+    parser.add_argument("--drafts", type=int, default=0, metavar="N", help="most tokens to guess per step")
     parser.add_argument("--activations", choices=["f32", "i8"], default="f32", help="of products")
     parser.add_argument("--pages", type=int, default=0, metavar="N", help="of the cache, 64 positions each")
     parser.add_argument(
         "--workers", type=int, default=None, metavar="N", help="threads; all cores by default"
     )
     options = parser.parse_args(arguments)
-    if options.max_tokens < 1 or options.pages < 0:
-        parser.error("--max-tokens is at least 1, and --pages is not negative")
+    if options.max_tokens < 1 or min(options.pages, options.drafts) < 0:
+        parser.error("--max-tokens is at least 1; --pages and --drafts are not negative")
     drawing = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "min_p", "seed")}
     given: dict[str, Any] = {name: value for name, value in drawing.items() if value is not None}
     if options.greedy and given:
@@ -107,7 +108,8 @@ def run(options: argparse.Namespace) -> None:
     note("")
     pages = options.pages or max(2 * packed.config.context // 64, 16)
     activations = i8 if options.activations == "i8" else f32
-    engine = Engine(Model(packed, activations, pages, workers=options.workers))
+    model = Model(packed, activations, pages, workers=options.workers)
+    engine = Engine(model, drafts=options.drafts)
     if options.batch is not None:
         batch(engine, text, options)
     elif options.serve is not None:

@@ -13,6 +13,12 @@ from examples.llm.model import Chunk, Model
 from examples.llm.pages import Pages
 from examples.llm.sampling import GREEDY, Sampling
 
+MATCHED = 3
+"""Tokens at the end of a text that a draft follows where they were before."""
+
+SEARCHED = 1024
+"""Last tokens of a text in which a draft is looked up."""
+
 
 class TooLong(Exception):
     """A request cannot fit into the context or the cache; the message has the numbers."""
@@ -60,6 +66,8 @@ class Engine:
     Args:
         model: with the pages of its cache.
         most_tokens: largest number of tokens per step; prompts are cut into chunks that fit.
+        drafts: largest number of tokens that a decode step guesses from the text so far, and verifies. The
+            tokens of requests do not change.
 
     Attributes:
         model: the model.
@@ -67,10 +75,10 @@ class Engine:
         tokens: number of tokens that they had.
     """
 
-    def __init__(self, model: Model, most_tokens: int = 512) -> None:
+    def __init__(self, model: Model, most_tokens: int = 512, drafts: int = 0) -> None:
         self.model = model
         self.steps = self.tokens = 0
-        self._most_tokens = most_tokens
+        self._most_tokens, self._drafts = most_tokens, drafts
         self._pages = Pages(model.pages)
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []
@@ -166,7 +174,7 @@ class Engine:
     def _admit(self, request: Request) -> bool:
         """Give a request the pages of all its tokens, and return whether there are enough."""
         shared, prefix = self._pages.share(request.ids)
-        missing = len(request.ids) // PAGE + 1 - len(shared)
+        missing = -(-len(request.ids) // PAGE) - len(shared)
         if missing > self._pages.free:
             self._pages.release(shared)
             return False
@@ -191,14 +199,38 @@ class Engine:
         for request, count in batch.items():
             end = request.cached + count
             ids, wanted = request.ids[request.cached : end], int(end == len(request.ids))
-            chunks.append(Chunk(ids, request.cached, request.pages, wanted, request.sampling))
+            draft = self._draft(request) if wanted and count == 1 else []
+            chunks.append(
+                Chunk(ids + draft, request.cached, request.pages, wanted + len(draft), request.sampling)
+            )
         tokens = iter(self.model.run(chunks)[1].tolist())
         self.steps += 1
-        self.tokens += sum(batch.values())
+        self.tokens += sum(len(chunk.ids) for chunk in chunks)
         for (request, count), chunk in zip(batch.items(), chunks, strict=True):
             self._advance(request, count)
-            if chunk.wanted:
-                self._append(request, next(tokens))
+            self._accept(request, list(chunk.ids[count:]), [next(tokens) for _ in range(chunk.wanted)])
+
+    def _draft(self, request: Request) -> list[int]:
+        """Return what followed the last tokens of a request where they were before, as far as pages reach."""
+        most = min(
+            self._drafts,
+            len(request.pages) * PAGE - request.cached - 1,
+            request.most - len(request.new) - 1,
+        )
+        ids = request.ids[-SEARCHED:]
+        end = ids[-MATCHED:]
+        for start in range(len(ids) - MATCHED - 1, -1, -1) if most > 0 else ():
+            if ids[start : start + MATCHED] == end:
+                return ids[start + MATCHED : start + MATCHED + most]
+        return []
+
+    def _accept(self, request: Request, draft: list[int], chosen: list[int]) -> None:
+        """Append chosen tokens, the last one after the first guess that was wrong."""
+        for i, token in enumerate(chosen):
+            self._append(request, token)
+            if request.is_done or i == len(draft) or token != draft[i]:
+                return
+            self._advance(request, 1)
 
     def _advance(self, request: Request, count: int) -> None:
         """Note tokens that are in the cache, and the pages that they fill."""

@@ -42,7 +42,7 @@ struct Score {
 /// Compares what the check says of a program with the pairs that conflict.
 template <class Conflict>
 void compare(Planned& planned, const std::vector<int64_t>& flushed, Conflict conflict, Score& score) {
-  const std::vector<PlacedTask> tasks = walk(planned, flushed, bytecode::Op::PARALLEL_FOR);
+  const std::vector<PlacedTask> tasks = planned::walk(planned, flushed, bytecode::Op::PARALLEL_FOR);
   const auto conflicts = [&](size_t i, size_t j) { return conflict(tasks, i, j); };
   const int expected = count_violations(tasks, conflicts);
   try {

@@ -26,7 +26,7 @@ namespace {
 using Waits = std::vector<std::vector<std::vector<size_t>>>;
 
 Waits find_waits(Planned& planned, const std::vector<int64_t>& flushed, uint64_t seed) {
-  const std::vector<PlacedTask> tasks = walk(planned, flushed, bytecode::Op::FOR_EACH);
+  const std::vector<PlacedTask> tasks = planned::walk(planned, flushed, bytecode::Op::FOR_EACH);
   std::mt19937_64 random(seed);
   Waits found;
   graph::Hazards hazards(planned.plan);
@@ -166,7 +166,7 @@ enum class Finding { kNone, kConflict, kOutside };
 
 /// Whether two tasks of different iterations of a P loop conflict.
 Finding look_for_conflict(Planned& planned, const std::vector<int64_t>& flushed) {
-  const std::vector<PlacedTask> tasks = walk(planned, flushed, bytecode::Op::PARALLEL_FOR);
+  const std::vector<PlacedTask> tasks = planned::walk(planned, flushed, bytecode::Op::PARALLEL_FOR);
   std::map<std::pair<uint32_t, int64_t>, std::vector<std::pair<size_t, bool>>> touches;
   for (size_t task = 0; task < tasks.size(); ++task) {
     const bytecode::QuickSite& site = planned.plan.sites[tasks[task].task.site];
@@ -240,7 +240,7 @@ TEST(each_wait_that_is_left_out_is_reported) {
   seeds::for_seeds(1, uint64_t{60}, [&](uint64_t seed) {
     const random_loops::Nest nest(seed);
     Planned planned(nest.bytes(), nest.shapes());
-    const std::vector<PlacedTask> tasks = walk(planned, {}, bytecode::Op::FOR_EACH);
+    const std::vector<PlacedTask> tasks = planned::walk(planned, {}, bytecode::Op::FOR_EACH);
     if (tasks.size() > 60) return;
     const auto must_precede = [&](size_t i, size_t j) {
       return are_in_different_iterations(tasks[i].place, tasks[j].place) ||

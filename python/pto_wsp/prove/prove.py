@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pto_wsp.analysis.accesses.sites import is_network, sites
+from pto_wsp.analysis.accesses.sites import sites
+from pto_wsp.errors import NotYetSupported
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
 from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.prove.blocks import instances
 from pto_wsp.prove.conflicts import independence
 from pto_wsp.prove.edges import edges
-from pto_wsp.prove.finding import INDEPENDENT, UNKNOWN, Finding, Proof
+from pto_wsp.prove.finding import Proof
 from pto_wsp.prove.regions import inside
 from pto_wsp.prove.solver import Solver
 
@@ -22,12 +23,13 @@ def prove(module: Module) -> Proof:
     Raises:
         MissingPackage: islpy is not installed.
         CannotInline: a call of a workload cannot be inlined.
+        NotYetSupported: the entry is a network.
     """
     flat = inline_calls(with_entry_workload(module)).reached
-    if is_network(flat):
-        loc = flat.entry_workload.loc
-        reason = "it is a network, and proofs do not follow channels yet"
-        return Proof(flat.entry, (Finding(INDEPENDENT, f"`{flat.entry}`", UNKNOWN, loc, reason=reason),))
+    if flat.entry_workload.processes:
+        detail = "it is not known which iterations use one buffer of a channel"
+        loc = flat.entry_workload.processes[0].loc
+        raise NotYetSupported(feature="`prove` of a network", detail=detail, advice="", loc=loc)
     solver, found = Solver(), sites(flat)
     findings = (
         *independence(flat, solver, found),

@@ -62,7 +62,10 @@ class Expander {
         arguments_(arguments),
         registers_(plan.program().header.num_registers, 0),
         // A check walks fewer steps, which the source does not have.
-        walk_(steps.size() == plan.steps.size() ? plan.program().walk : nullptr) {}
+        walk_(steps.size() == plan.steps.size() ? plan.program().walk : nullptr),
+        inputs_{plan.bindings.symbols.data(), plan.bindings.elements.data(),
+                reinterpret_cast<const walk::Step*>(steps.data()),
+                arguments == nullptr ? nullptr : &arguments->of_walk()} {}
 
   /// Begins at a step, the first of a process. \pre nothing was walked
   void begin_at(uint32_t step) { place_.step = step; }
@@ -91,18 +94,15 @@ class Expander {
   /// Advances to the next event. Throws `negative-extent`, `bad-tile`, `refused` or an expression's error.
   [[gnu::always_inline]] inline Event next() {
     if (walk_ == nullptr) return interpret();
-    const Event event = next_of_source();
-    return event.kind == Event::kInterpret ? interpret() : event;
+    // A call costs more than a task that follows another one.
+    if (steps_[place_.step].kind != Step::kTask) {
+      const Event event = walk_(place_, registers_.data(), inputs_);
+      if (event.kind != Event::kInterpret) return event;
+    }
+    return interpret();
   }
 
  private:
-  Event next_of_source() {
-    const walk::Inputs inputs{plan_->bindings.symbols.data(), plan_->bindings.elements.data(),
-                              reinterpret_cast<const walk::Step*>(steps_),
-                              arguments_ == nullptr ? nullptr : &arguments_->of_walk()};
-    return walk_(place_, registers_.data(), inputs);
-  }
-
   [[gnu::always_inline]] inline Event interpret() {
     for (uint32_t silent = 0; silent < walk::kMaxSilentSteps; ++silent) {
       const QuickStep step = steps_[place_.step];
@@ -260,6 +260,7 @@ class Expander {
   Arguments* arguments_;
   std::vector<int64_t> registers_;
   walk::WalkFn walk_;  ///< null if the steps are interpreted
+  walk::Inputs inputs_;
   walk::State place_;
   Event::Kind next_event_ = Event::kEnd;
 };

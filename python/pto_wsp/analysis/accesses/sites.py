@@ -74,11 +74,6 @@ class TaskAccess:
         return self.region.loc or self.site.node.loc
 
 
-def is_network(module: Module) -> bool:
-    """Return whether the entry consists of processes, whose tasks have no common program order."""
-    return any(isinstance(node, w.Process) for node in module.entry_workload.body)
-
-
 def sites(module: Module) -> tuple[TaskSite, ...]:
     """Return the tasks of the entry of a module without calls of workloads."""
     kernels = {kernel.name: kernel for kernel in module.kernels}

@@ -15,8 +15,9 @@ from pto_wsp.types.dtype import i64
 
 
 def _no_arithmetic(self: object, *_: object) -> NoReturn:
-    expected = "arithmetic with its `.start`, `.stop` or `.extent`"
-    raise BadOperand(op="a range", expected=expected, found="the range itself", loc=caller_location())
+    hint = "compute with its `.start`, `.stop` or `.extent`; a part of it is `range[i:j]`"
+    found = "a range made by `P.tiles`"
+    raise BadOperand(op="arithmetic", expected="numbers", found=found, loc=caller_location(), hint=hint)
 
 
 T = TypeVar("T", bound=type)
@@ -92,7 +93,7 @@ class Stretch:
 
     def __iter__(self) -> NoReturn:
         expected = "a loop over `P`, such as `for i in P(range):`"
-        raise BadOperand(op="a range", expected=expected, found="a loop over it", loc=caller_location())
+        raise BadOperand(op="for", expected=expected, found="a loop over a range", loc=caller_location())
 
     def _part(self, start: Expr, extent: Expr) -> Stretch:
         """Return the part that begins at element `start`."""

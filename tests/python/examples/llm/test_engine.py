@@ -116,11 +116,13 @@ def test_refused_requests(model: Model, ids: list[int], most: int, error: type[E
         Engine(model).add(ids, most)
 
 
-def test_a_request_that_fills_the_cache(model: Model) -> None:
+@pytest.mark.parametrize("most", [1, 13])
+def test_a_request_that_fills_the_cache(model: Model, most: int) -> None:
     engine = Engine(model)
-    request: Request = engine.add(prompt(500), 13)
-    finish(engine)
-    assert len(request.new) == 13
+    request: Request = engine.add(prompt(513 - most), most)
+    for _ in range(most + 1):
+        engine.step()
+    assert engine.is_idle and len(request.new) == most
 
 
 def test_a_reused_page_is_no_longer_found() -> None:
@@ -132,6 +134,33 @@ def test_a_reused_page_is_no_longer_found() -> None:
     pages.take()
     assert pages.take() == first
     assert pages.share([*range(PAGE), 0]) == ([], 0)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(0.1, seed=3)])
+def test_drafts_change_no_token(model: Model, sampling: Sampling) -> None:
+    """The prompt is what the model made before, so that most guesses are right."""
+    first = prompt(10)
+    expected = list(Engine(model).generate(first, 200, sampling=sampling))
+    engine = Engine(model, drafts=6)
+    requests = [engine.add(first, 200, sampling=sampling), engine.add(prompt(30, 5), 30)]
+    finish(engine)
+    assert [r.new for r in requests] == [expected, alone(model, prompt(30, 5), 30)]
+    again = Engine(model, drafts=6)
+    repeated = [*first, *expected[:100], *first]
+    found = list(again.generate(repeated, 60))
+    assert found == alone(model, repeated, 60) and again.steps <= 61
+    assert engine.figures()["free_pages"] == 8
+
+
+def test_right_drafts_save_steps(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = prompt(10)
+    expected = alone(model, ids)
+    engine = Engine(model, drafts=5)
+    monkeypatch.setattr(
+        engine, "_draft", lambda r: expected[len(r.new) : len(r.new) + min(5, NEW - len(r.new) - 1)]
+    )
+    assert list(engine.generate(ids, NEW)) == expected
+    assert engine.steps == 1 + -(-(NEW - 1) // 6)
 
 
 def test_drawn_tokens_do_not_depend_on_the_batch(model: Model) -> None:

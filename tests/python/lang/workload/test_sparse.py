@@ -94,7 +94,7 @@ def test_wrong_uses_are_named() -> None:
         (lambda n, k, f, p, flat, u: flat[of_row(k[0])][3], errors.BadIndex, "run time"),
         (lambda n, k, f, p, flat, u: flat[2, of_row(k[0])], errors.BadIndex, "first index"),
         (lambda n, k, f, p, flat, u: by_pick(k[0], flat), errors.BadOperand, "routing.rows(pick)"),
-        (lambda n, k, f, p, flat, u: of_row(k) + 1, errors.BadOperand, "the range itself"),
+        (lambda n, k, f, p, flat, u: of_row(k) + 1, errors.BadOperand, "`.start`, `.stop` or `.extent`"),
         (lambda n, k, f, p, flat, u: list(P(group_by(k, 4)[0])), errors.BadOperand, "P.sel"),
         (lambda n, k, f, p, flat, u: list(P.sel(n)), errors.BadOperand, "a sparse axis"),
     ]

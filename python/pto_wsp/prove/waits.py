@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pto_wsp.analysis.accesses.formula import Formula, Linear, differ, every, less, number, some
 from pto_wsp.analysis.accesses.instances import Instance, Scene, instances_of, overlap, well_formed
 from pto_wsp.analysis.accesses.sites import TaskAccess, TaskSite, common_steps, sites
+from pto_wsp.errors import NotYetSupported
 from pto_wsp.interp.workload import BoundTask
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
@@ -120,8 +121,14 @@ def symbolic_waits(module: Module) -> tuple[SymbolicWait, ...]:
     Raises:
         MissingPackage: islpy is not installed.
         CannotInline: a call of a workload cannot be inlined.
+        NotYetSupported: the entry is a network.
     """
     flat = inline_calls(with_entry_workload(module)).reached
+    if flat.entry_workload.processes:
+        detail = "tasks of a network have no program order"
+        raise NotYetSupported(
+            feature="waits of a network", detail=detail, advice="", loc=flat.entry_workload.loc
+        )
     solver, found = Solver(MAX_STEPS), sites(flat)
     return tuple(
         wait

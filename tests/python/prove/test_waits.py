@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from pto_wsp import Dense, In, InOut, Out, P, Tensor, Tile, f32, kernel, pto, workload
+from pto_wsp import Dense, In, InOut, Out, P, Tensor, Tile, errors, f32, kernel, pto, workload
 from pto_wsp.interp.workload import BoundTask, expand
 from pto_wsp.ir.module import Module
 from pto_wsp.lang.workload.workload import Workload
@@ -19,6 +19,7 @@ from pto_wsp.support.record import replace
 from pto_wsp.tools.main import OK, main
 from tests.generators.drawing import tries
 from tests.generators.workloads import Sample, samples
+from tests.python.lang.workload.test_networks import pipeline
 
 pytest.importorskip("islpy")
 
@@ -146,3 +147,11 @@ def test_the_command_prints_waits(tmp_path: Path, capsys: pytest.CaptureFixture[
     file.write_text(str(chain.trace().module))
     assert main(["prove", str(file), "--waits"]) == OK
     assert capsys.readouterr().out == "add[j]: counter copy[j]\n"
+
+
+def test_networks_are_not_decided() -> None:
+    net = pipeline(1)
+    with pytest.raises(errors.NotYetSupported, match="`prove` of a network"):
+        net.prove()
+    with pytest.raises(errors.NotYetSupported, match="waits of a network"):
+        symbolic_waits(net.trace().module)

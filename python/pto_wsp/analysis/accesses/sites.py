@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
@@ -103,6 +104,10 @@ def _tasks(
                 steps = (*steps, node) if name in once else steps
             case w.Refuse() | w.WorkloadCall():
                 pass
+            case w.Process() | w.Send() | w.Receive():
+                raise AssertionError("tasks of a network have no program order")
+            case _:
+                assert_never(node)
 
 
 def common_steps(a: TaskSite, b: TaskSite) -> int:

@@ -1,4 +1,4 @@
-# The two commands of a fresh machine are `make demo` and `make test`; `make help` lists the rest.
+# The commands of a fresh machine are `make demo`, `make test` and `make chat`; `make help` lists the rest.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:

@@ -28,6 +28,13 @@ nb::dict opcodes() {
   PTO_OP(END_COND);
   PTO_OP(SET);
   PTO_OP(FAIL);
+  PTO_OP(PROCESS);
+  PTO_OP(END_PROCESS);
+  PTO_OP(SEND);
+  PTO_OP(END_SEND);
+  PTO_OP(RECEIVE);
+  PTO_OP(END_RECEIVE);
+  PTO_OP(RECEIVE_EACH);
   PTO_OP(TASK);
   PTO_OP(PARAM_CONST);
   PTO_OP(PARAM_LOOPVAR);
@@ -106,6 +113,11 @@ void add_constants(nb::module_& module) {
   module.attr("ROLES") = roles;
   module.attr("AXIS_KINDS") = axis_kinds;
   module.attr("SYMBOL_KINDS") = symbol_kinds;
+  nb::dict channel_kinds;
+  channel_kinds["NONE"] = int(bytecode::ChannelKind::NONE);
+  channel_kinds["RING"] = int(bytecode::ChannelKind::RING);
+  channel_kinds["RENDEZVOUS"] = int(bytecode::ChannelKind::RENDEZVOUS);
+  module.attr("CHANNEL_KINDS") = channel_kinds;
   module.attr("OPCODES") = opcodes();
 }
 

@@ -21,8 +21,9 @@ NATIVE = ("CPP", "ENDCPP", "INCLUDE", "FOLDER", "CONSTANT")
 ATTRIBUTES = (
     *("in", "out", "inout", "tile", "local", "distinct", "columns", "parallel", "seq", "range", "tiles"),
     *("name", "max_range", "min_range", "tile_levels", "label", "after", "workspace", "cost", "bounds"),
-    *("unit", "block_dim", "body", "n", "offsets"),
+    *("unit", "block_dim", "body", "n", "offsets", "depth", "latency", "scalars", "ends_loop"),
 )
+NETWORKS = ("PROCESS", "ENDPROCESS", "SEND", "ENDSEND", "RECEIVE", "ENDRECEIVE")
 CALLS = (*BINARY_CALLS, "select", "stage", "dim", "rows", "at", "merged", "and", "or", *UNARY_CALLS)
 TYPES = (*DTYPES, "u1", "idx", "index", "memref", "ragged", "sparse", "gm", "l1", "l2")
 
@@ -54,7 +55,7 @@ def patterns() -> list[dict[str, str]]:
     modes = [word for listed in attributes.MODES.values() for mode in listed for word in (mode, mode.upper())]
     policies = [name for directive in DIRECTIVES.values() for name in directive.policies]
     groups = (
-        ("keyword.control", (*CONTROL, *DEBUGGING, "REFUSE", "return")),
+        ("keyword.control", (*CONTROL, *DEBUGGING, "REFUSE", "return", *NETWORKS)),
         ("keyword.other", DECLARATIONS),
         ("keyword.other.native", NATIVE),
         ("support.function", (*BY_MNEMONIC, *BY_COMPOSED_MNEMONIC, "tprefetch")),

@@ -13,9 +13,11 @@ import numpy as np
 
 from docs.cookbook import FOLDER, recipes
 from docs.figures import README
+from examples.cases import cases
 from examples.llama.kernels import Shape, Types
 from examples.llama.model import Cache, Chunk, Layer, pack, random_weights
 from pto_wsp import Program, f32
+from pto_wsp.runtime.program import compile_module
 from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.visualize.drawing import to_svg
 from pto_wsp.visualize.graph import graph_drawing
@@ -78,8 +80,18 @@ def recipe_graph(name: str) -> TaskGraph:
     return program.task_graph(**arguments)
 
 
+def simulated_layer() -> None:
+    """Draw the LLaMA layer of `examples/llama` on a simulated device."""
+    run = dict(cases())["llama/workload.py"]()
+    program = compile_module(run.module, "sim", "ascend_910b")
+    program.run(**run.arguments, trace=True)
+    assert program.trace is not None
+    program.trace.save_svg(IMAGES / "simulated_layer.svg")
+
+
 if __name__ == "__main__":
     (IMAGES / "cookbook").mkdir(parents=True, exist_ok=True)
     cookbook()
     ragged_batch()
     layer_graph()
+    simulated_layer()

@@ -1,11 +1,12 @@
-"""The case `lowerings`: what expands tasks fastest, and what that costs before a run."""
+"""The case `lowerings`: what expands tasks, how much of the examples is proved, how fast, and what is safe."""
 
 from __future__ import annotations
 
 from benchmarks.harness import Bench
-from benchmarks.lowerings import source
+from benchmarks.lowerings import proofs, source
 
 
 def run(bench: Bench) -> None:
     """Measure every row of the case."""
     source.run(bench)
+    proofs.run(bench)

@@ -43,6 +43,31 @@ def read(x: In[Part], y: InOut[Part], ns: Scalar[i64]): ...
 def read2(w: In[Part], x: In[Part], y: InOut[Part], ns: Scalar[i64]): ...
 
 
+SUM = """
+typedef uint32_t Line __attribute__((vector_size(64), aligned(4), may_alias));
+Line sums[8] = {};
+for (int64_t r = 0; r < x.rows(); ++r) {
+  const auto* row = reinterpret_cast<const Line*>(&x(r, 0));
+  for (int64_t i = 0; i < x.cols() / 16; i += 8) {
+    for (int k = 0; k < 8; ++k) sums[k] += row[i + k];
+  }
+}
+for (const Line& sum : sums) y(0, 0) = int32_t(uint32_t(y(0, 0)) + sum[0]);
+"""
+"""Waits for memory and for no clock."""
+
+
+@kernel(cpp_src=SUM)
+def total(x: In[Part], y: InOut[Part]): ...
+
+
+@workload
+def streamed(X: Tensor[i32, "n", 1024, 1024], A: Rows):
+    """One task for each block of 4 MiB, which it reads."""
+    for i in P("n"):
+        total[i](x=X[i], y=A[i : i + 1])
+
+
 @workload
 def independent(A: Rows, ns: Scalar[i64]):
     """One task for each row."""

@@ -1,7 +1,8 @@
 """Rows of the case `shapes`: two workers share the tasks that they can share, in first runs too.
 
 Bodies wait for a time by the clock, so the least time of a shape is known: its critical path, or half of its
-work. `worst_share_2w` names the shape that takes longest compared with that, of bodies of 100 us and more.
+work. Those of one shape read memory: its least time is that of two threads that read as much.
+`worst_share_2w` names the shape that takes longest compared with that, of bodies of 100 us and more.
 `worst_first_run_2w` names the shape whose first run takes longest compared with later ones. Times are those
 of the engine: loading the library of a program is another matter.
 """
@@ -19,7 +20,7 @@ from benchmarks.engine import programs as short_programs
 from benchmarks.engine.ours import Layer, Ours
 from benchmarks.harness import Bench, Row
 from benchmarks.shapes import programs
-from pto_wsp import Program, i64
+from pto_wsp import Program, empty, i32, i64
 from pto_wsp.lang.workload.workload import Workload
 
 BODY_NS = 100_000
@@ -38,21 +39,24 @@ class Shape:
         sizes: of its symbols and scalars.
         work: of all tasks, in bodies.
         path: of the critical path, in bodies.
+        read_bytes: that all tasks read from memory; then bodies do not wait by the clock.
     """
 
     workload: Workload
     sizes: Mapping[str, int]
     work: float
     path: float
+    read_bytes: int = 0
 
     @property
     def name(self) -> str:
         """How a row names it."""
         return self.workload.name
 
-    @property
-    def least_s(self) -> float:
-        """The time that two workers need at least."""
+    def least_s(self, bench: Bench) -> float:
+        """Return the time that two workers need at least."""
+        if self.read_bytes:
+            return self.read_bytes / 1e9 / bench.calibrator.dram_read_gbs(WORKERS)
         return max(self.path, self.work / WORKERS) * BODY_NS / 1e9
 
     def arguments(self) -> dict[str, Any]:
@@ -63,6 +67,9 @@ class Shape:
         for tensor in entry.tensors:
             dims = tuple(sizes.get(d, 0) if isinstance(d, str) else int(d) for d in tensor.type.dims)
             found[tensor.name] = np.zeros(dims, np.int64 if tensor.type.dtype is i64 else np.int32)
+        if self.read_bytes:
+            found["X"] = empty(found["X"].shape, i32)
+            found["X"][:] = 1  # memory that was never written shares one page
         if "Length" in found:
             found["Length"][:] = 1
             found["Length"][2] = sizes["n"]
@@ -90,6 +97,7 @@ SHAPES = (
     Shape(programs.units, {"n": 20}, 60, 2),
     Shape(programs.decided, {"n": 10}, 40, 0),
     Shape(programs.short_between, {"n": 40}, 40, 1),
+    Shape(programs.streamed, {"n": 64}, 0, 0, read_bytes=64 << 22),
 )
 """The path of `wavefront` counts steps in which one task can run."""
 
@@ -105,7 +113,7 @@ SHORT = (
 def run(bench: Bench) -> None:
     """Measure every row of this file."""
     rounds = bench.rounds(3, 1)
-    shares = {shape.name: share_of(shape, rounds) for shape in SHAPES}
+    shares = {shape.name: share_of(bench, shape, rounds) for shape in SHAPES}
     add_worst(bench, "worst_share_2w", "the least time", shares, MAX_SHARE)
     firsts = {shape.name: first_run(shape.program, rounds) for shape in SHAPES}
     firsts |= {name: first_run(short(make), rounds) for name, make in SHORT}
@@ -118,14 +126,14 @@ def add_worst(bench: Bench, row: str, of: str, found: Mapping[str, float], most:
     bench.rows.append(Row(row, found[worst], f"x of {of}: {worst}", goal=f"<= {most}"))
 
 
-def share_of(shape: Shape, rounds: int) -> float:
+def share_of(bench: Bench, shape: Shape, rounds: int) -> float:
     """Return how many times as long as it must a shape takes, after the engine has chosen a way."""
     once = shape.program()
     for _ in range(WARM_RUNS):
         once()
 
     def value(rounds: int) -> float:
-        return median(once() for _ in range(3 * rounds)) / shape.least_s
+        return median(once() for _ in range(3 * rounds)) / shape.least_s(bench)
 
     found = value(rounds)
     return found if found <= MAX_SHARE else value(AGAIN)

@@ -51,7 +51,7 @@ struct Region {
 class Regions {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
-  static constexpr uint32_t kMost = uint32_t{1} << 26;
+  static constexpr uint32_t kMaxRegions = uint32_t{1} << 26;
 
   Regions() : slots_(kFirstSlots, kNone), mask_(kFirstSlots - 1), recent_(kNumRecent) {}
 
@@ -84,7 +84,7 @@ class Regions {
     }
   }
 
-  /// Adds a region that is not there; returns its number. \pre size() < kMost
+  /// Adds a region that is not there; returns its number. \pre size() < kMaxRegions
   uint32_t add(const Region& region) {
     const uint32_t number = size();
     if (2 * size_t(number) >= slots_.size()) grow();

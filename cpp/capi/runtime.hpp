@@ -79,7 +79,7 @@ class Runtime {
     if (name == nullptr) throw Mistake{PTO_ERROR_ARGUMENT, "a task has no name"};
     if (buffer_bytes < 0 || reuse_bytes < 0)
       throw Mistake{PTO_ERROR_ARGUMENT, std::string("a task `") + name + "` has a negative buffer size"};
-    if (tasks_.num_allocated() == Tasks::kMost) throw Mistake{PTO_ERROR_TOO_MANY, "more than 2^26 tasks"};
+    if (tasks_.num_allocated() == Tasks::kMaxTasks) throw Mistake{PTO_ERROR_TOO_MANY, "more than 2^26 tasks"};
     const auto number = int32_t(tasks_.add(names_.find(name), function, buffer_bytes, reuse_bytes));
     set_latest(number);
     return number;
@@ -310,7 +310,7 @@ class Runtime {
   uint32_t number_of(const Region& region) {
     const uint32_t found = tasks_.regions().find(region);
     if (found != Regions::kNone) return found;
-    if (tasks_.regions().size() == Regions::kMost)
+    if (tasks_.regions().size() == Regions::kMaxRegions)
       throw Mistake{PTO_ERROR_TOO_MANY, "more than 2^26 different regions"};
     return tasks_.regions().add(region);
   }

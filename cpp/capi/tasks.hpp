@@ -76,7 +76,7 @@ class Argument {
 
  private:
   static constexpr int kRoleBits = 2;
-  static_assert(Regions::kMost <= uint32_t{1} << (32 - kRoleBits));
+  static_assert(Regions::kMaxRegions <= uint32_t{1} << (32 - kRoleBits));
 
   uint32_t bits_;
 };
@@ -167,7 +167,7 @@ class ArgumentStore {
 /// published to them.
 class Tasks {
  public:
-  static constexpr uint32_t kMost = uint32_t{1} << 26;
+  static constexpr uint32_t kMaxTasks = uint32_t{1} << 26;
 
   uint32_t num_allocated() const { return num_allocated_; }
   /// Acquire: these can be read.

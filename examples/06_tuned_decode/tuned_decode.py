@@ -6,7 +6,7 @@ python examples/06_tuned_decode/tuned_decode.py [--batch N] [--longest N] [--wor
 import argparse
 from math import inf, sqrt
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from pto_wsp import (
     Program,
     Ragged,
     Schedule,
+    Strategies,
     Tensor,
     Tile,
     bf16,
@@ -76,6 +77,16 @@ SCHEDULES = {
     "four sequences in turn": Schedule().interleave(lambda t: t.batch, 4),
     "four sequences in flight": Schedule().concurrent(lambda t: t.batch, max=4),
 }
+
+
+def choose(sizes: Any) -> str:
+    """Choose a schedule by the number of sequences and their mean length."""
+    if sizes.batch >= 8 and sizes.kv.mean() > 4096:
+        return "four sequences in flight"
+    return "long sequences first" if sizes.batch >= 4 else "the default"
+
+
+STRATEGIES = Strategies(SCHEDULES, choose=choose)
 
 
 class Batch(NamedTuple):
@@ -140,6 +151,12 @@ def main() -> None:
         print(f"  {found[0]:>6.2f}  {found[1]:>8}  {name}: {schedule}")
         if found[2].tobytes() != expected.tobytes():
             raise SystemExit("a schedule changed the result")
+    program.reschedule(STRATEGIES)
+    for size in sorted({1, min(options.batch, 4), options.batch}):
+        run(program, make_batch(size, options.longest), options.workers)
+        assert program.stats is not None
+        print(f"  {size} sequences choose: {program.stats.schedule}")
+    program.reschedule(Schedule())
     if options.report is not None:
         run(program, batch, options.workers, trace="full")
         assert program.trace is not None

@@ -3,6 +3,7 @@
 python -m examples.llm MODEL                          a conversation in the terminal
 python -m examples.llm MODEL --prompt TEXT            one answer, written as it comes
 python -m examples.llm MODEL --batch FILE.jsonl --save OUT.jsonl
+python -m examples.llm MODEL --serve PORT             OpenAI's completions on this machine
 
 MODEL is `smollm2`, a .gguf file or a folder. A line of FILE is {"prompt": TEXT}, as raw text.
 A line of OUT is {"prompt", "ids", "tokens", "text"}.
@@ -63,6 +64,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--raw", action="store_true", help="continue the prompt's text, without a template")
     parser.add_argument("--batch", type=Path, metavar="FILE.jsonl", help="continue the prompts of a file")
     parser.add_argument("--save", type=Path, metavar="OUT.jsonl", help="write the answers of a batch")
+    parser.add_argument(
+        "--serve", type=int, metavar="PORT", help="serve completions on 127.0.0.1; 0: any port"
+    )
     parser.add_argument("--greedy", action="store_true", help="choose the most likely token: the default")
     parser.add_argument("--temperature", type=float, metavar="T", help="draw tokens; by default 0.8")
     parser.add_argument("--top-k", type=int, metavar="N", help="tokens to draw from; 0: all")
@@ -106,11 +110,34 @@ def run(options: argparse.Namespace) -> None:
     engine = Engine(Model(packed, activations, pages, workers=options.workers))
     if options.batch is not None:
         batch(engine, text, options)
+    elif options.serve is not None:
+        serve(engine, text, options)
     elif options.prompt is not None:
         prompt = options.prompt if options.raw else text.conversation([message("user", options.prompt)])
         write(answer(engine, text, prompt, options), began)
     else:
         converse(engine, text, options)
+
+
+def serve(engine: Engine, text: Text, options: argparse.Namespace) -> None:
+    """Serve completions until the process is interrupted.
+
+    Raises:
+        UnknownModel: the packages of a server are not installed.
+    """
+    try:
+        import uvicorn
+
+        from examples.llm.server import Service, application
+    except ImportError as error:
+        raise UnknownModel("a server needs `pip install starlette uvicorn`") from error
+    service = Service(engine, text)
+    try:
+        uvicorn.run(
+            application(service, options.model), host="127.0.0.1", port=options.serve, log_level="info"
+        )
+    finally:
+        service.close()
 
 
 def note(line: str) -> None:

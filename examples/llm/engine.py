@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,7 +105,7 @@ class Engine:
 
     def generate(
         self, ids: Sequence[int], most: int = 256, ignores_end: bool = False, sampling: Sampling = GREEDY
-    ) -> Iterator[int]:
+    ) -> Generator[int, None, None]:
         """Yield the tokens that follow a prompt, without the one that ends the answer; see `add`."""
         request = self.add(ids, most, ignores_end, sampling)
         given = 0

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes  # noqa: F401  (bf16 of safetensors)
 import numpy as np
 
 from examples.llm.checkpoint import Checkpoint

@@ -21,7 +21,9 @@ from pto_wsp.lang.schedule.strategies import Strategies
 from pto_wsp.lang.workload.assumptions import assume, distinct
 from pto_wsp.lang.workload.axes import P
 from pto_wsp.lang.workload.broadcast import ALL
+from pto_wsp.lang.workload.channels import Channel
 from pto_wsp.lang.workload.group_by import group_by
+from pto_wsp.lang.workload.networks import network, process, replicate
 from pto_wsp.lang.workload.ragged import Ragged
 from pto_wsp.lang.workload.slots import (
     slot_bool,
@@ -50,6 +52,7 @@ from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i
 __all__ = [
     "ALL",
     "DYN",
+    "Channel",
     "CompareMode",
     "Constexpr",
     "Dense",
@@ -100,12 +103,15 @@ __all__ = [
     "i64",
     "kernel",
     "lookup_kernel",
+    "network",
     "panel_cols",
     "parse",
+    "process",
     "pto",
     "ptoisa",
     "ptoisa_kernel",
     "registered_kernels",
+    "replicate",
     "sequential",
     "short_errors",
     "slot_bool",

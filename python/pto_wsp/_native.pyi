@@ -16,6 +16,7 @@ ROLES: dict[str, int]
 OPCODES: dict[str, int]
 AXIS_KINDS: dict[str, int]
 SYMBOL_KINDS: dict[str, int]
+CHANNEL_KINDS: dict[str, int]
 
 class EngineError(Exception):
     """An error of the engine: `code` names it (kebab-case), `details` holds its facts."""

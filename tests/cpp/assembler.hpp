@@ -51,10 +51,18 @@ class Assembler {
   static Expr mul(const Expr& a, const Expr& b) { return apply(Op::EXPR_MUL, {a, b}); }
 
   uint16_t tensor(DType dtype, const std::vector<int64_t>& dims, bool written = true, bool distinct = false) {
-    TensorDescriptor descriptor{dtype, uint8_t(dims.size()), uint8_t(written), uint8_t(distinct), {}, {}};
+    TensorDescriptor descriptor{dtype, uint8_t(dims.size()), uint8_t(written), uint8_t(distinct), {}, 0, {},
+                                {}};
     std::copy(dims.begin(), dims.end(), descriptor.dims);
     tensors_.push_back(descriptor);
     return uint16_t(tensors_.size() - 1);
+  }
+  /// The ring of a channel.
+  uint16_t ring(int64_t buffers, int64_t size, uint8_t scalars, ChannelKind kind = ChannelKind::RING) {
+    const uint16_t index = tensor(DType::i64, {buffers, size});
+    tensors_[index].channel = kind;
+    tensors_[index].scalars = scalars;
+    return index;
   }
   uint32_t size_symbol() {
     symbols_.push_back({SymbolKind::SIZE, DType::i64, {}});
@@ -85,6 +93,26 @@ class Assembler {
     open_.pop_back();
     code_[loop.pc].operand2 = uint32_t(code_.size());
     code_.push_back({Op::END_LOOP, 0, code_[loop.pc].operand1, loop.pc});
+  }
+
+  void process() {
+    open_.push_back({uint32_t(code_.size())});
+    emit(Op::PROCESS, 0, 0);
+  }
+  void end_process() {
+    const uint32_t begin = open_.back().pc;
+    open_.pop_back();
+    code_[begin].operand2 = uint32_t(code_.size());
+    emit(Op::END_PROCESS, 0, begin);
+  }
+  /// Begins a token that is sent or received, in registers from `reg` on.
+  void token(Op op, uint16_t reg, uint16_t ring) {
+    open_.push_back({uint32_t(code_.size())});
+    emit(op, reg, ring);
+  }
+  void end_token(Op op) {
+    emit(op, 0, open_.back().pc);
+    open_.pop_back();
   }
 
   /// A register that no axis owns.

@@ -170,7 +170,7 @@ TEST(dependences_are_conflicts_and_lead_to_all_of_them) {
       for (size_t other = 0; other < before; ++other)
         if (is_behind[before][other]) is_behind[after][other] = true;
     }
-    if (std::count(counts.begin(), counts.end(), trace::LatestDependences::kMost) > 0) return;
+    if (std::count(counts.begin(), counts.end(), trace::LatestDependences::kMaxDependences) > 0) return;
     ++num_checked;
     for (size_t after = 0; after < tasks.size(); ++after) {
       for (size_t before = 0; before < after; ++before)

@@ -43,6 +43,7 @@ from pto_wsp.support.record import replace
 from pto_wsp.types import DTYPES, ScalarType, TensorType, TileType, ViewType, b1, f32, i32, i64
 from pto_wsp.types.dtype import DType
 from tests.generators.drawing import Draw
+from tests.generators.networks import random_network
 from tests.python.isa.operands import operand_shapes, operand_types
 
 Leaf = Callable[[DType], Expr | None]
@@ -497,7 +498,7 @@ def random_schedule(draw: Draw) -> Directives:
 
 
 def random_module(draw: Draw) -> Module:
-    """Return a module of a few kernels and workloads."""
+    """Return a module of a few kernels and workloads, or a network that can be run."""
     kernels: list[k.KernelFunction] = []
     for number in range(draw.randrange(1, 5)):
         callees = [f for f in kernels if f.body is not None and f.block_dim == 1]
@@ -505,6 +506,8 @@ def random_module(draw: Draw) -> Module:
     workloads: list[w.WorkloadFunction] = []
     for number in range(draw.randrange(4)):
         workloads.append(WorkloadWriter(draw, f"workload_{number}", kernels, workloads[:]).write())
+    if not workloads and draw.random() < 0.2:
+        return random_network(draw)
     names = [f.name for f in (*kernels, *workloads)]
     return Module(
         draw.choice(("m", "a module", "", "ä-1")), tuple(kernels), tuple(workloads), draw.choice(("", *names))

@@ -56,6 +56,7 @@ DEFERRED = {
     ("runtime.trace", "advice.registry"),
     ("runtime.runners", "runtime.simulated"),
     ("tools.commands", "tools.language_server.server"),
+    ("lang.workload.workload", "prove.prove"),
 }
 
 # The hook by which `compile` methods reach the runtime; it mentions the type that it returns.

@@ -86,6 +86,7 @@ BEFORE = {
     "adding_a_pass": "from pto_wsp import parse\nfrom tests.python.builder.softmax import softmax_module\n"
     "module = parse(str(softmax_module()))\n",
     "advice": "",
+    "processes": "",
     "simulation": "",
     "architecture": """
 from pto_wsp import DYN, In, Out, P, Tensor, f32, kernel, pto, workload

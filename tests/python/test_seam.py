@@ -10,4 +10,5 @@ def test_numbers_agree() -> None:
     assert {op.name: op.value for op in bc.Op} == _native.OPCODES
     assert {kind.name: kind.value for kind in bc.AxisKind} == _native.AXIS_KINDS
     assert {kind.name: kind.value for kind in bc.SymbolKind} == _native.SYMBOL_KINDS
+    assert {kind.name: kind.value for kind in bc.ChannelKind} == _native.CHANNEL_KINDS
     assert _native.BYTECODE_VERSION == bc.VERSION

@@ -67,6 +67,8 @@ class Core {
   void begin(Launch& launch, bind::Arguments arguments, Flight& flight) {
     const Turn turn(*this, flight, launch.options.is_interrupted);
     sched::RunOptions& options = launch.options;
+    options.is_network = code_->program.is_network();
+    if (options.is_network) check_network_options(options);
     prepare(arguments, options, flight);
     if (options.may_be_alone()) divide(launch);
     launch.prepared = prepared_;
@@ -169,7 +171,7 @@ class Core {
   void prepare(const bind::Arguments& arguments, const sched::RunOptions& options, const Flight& flight) {
     const Shape shape{
         options.workers,
-        !options.is_in_order(),
+        !options.is_in_order() && !options.is_network,
         options.cuts_units() || options.is_simulated,
         options.streams != sched::Streams::kOff,
         options.window_mode == sched::WindowMode::kBenchmark,
@@ -184,16 +186,29 @@ class Core {
     bytecode::look_at_rows(plan);
     check_regions(plan, options, flight);
     if (costs_ == nullptr) costs_ = std::make_shared<sched::SiteCosts>(plan.sites.size());
-    sched::Marks marks = sched::mark_units(plan, options.workers, shape.cuts_units);
+    sched::Marks marks;
+    std::vector<uint32_t> guesses(plan.sites.size());
+    if (!options.is_network) {
+      marks = sched::mark_units(plan, options.workers, shape.cuts_units);
+      guesses = sched::guess_costs(plan, options.workers);
+    }
     bytecode::choose_streamed(plan, shape.streaming_bytes);
     if (shape.is_benchmark) replace_bodies(plan);
-    std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
     const auto owner = std::make_shared<Owned>(Owned{code_, arguments.deciding});
     prepared_.reset(
         new sched::Prepared{owner, std::move(plan), std::move(marks), costs_, std::move(guesses), {}});
     if (shape.is_tracked) summarize_units(*prepared_, shape);
     shape_ = shape;
     deciding_ = arguments.deciding;
+  }
+
+  /// Tasks of a network have no common program order, which these options need.
+  static void check_network_options(const sched::RunOptions& options) {
+    const bool needs_order = options.trace || options.verifies || options.tracks ||
+                             options.checks_iterations || options.checks_edges || options.keeps_graph() ||
+                             options.is_scheduled() || options.cuts_units() ||
+                             options.streams != sched::Streams::kOff;
+    if (needs_order) throw EngineError("order-of-network", "an option needs one program order of all tasks");
   }
 
   static void summarize_units(sched::Prepared& prepared, const Shape& shape) {

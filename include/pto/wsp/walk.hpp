@@ -34,6 +34,7 @@ struct Event {
     kEnter,      ///< a loop of groups begins; index = loop
     kIteration,  ///< the next iteration of a loop of groups begins; index = loop
     kLeave,      ///< a loop of groups ended; index = loop
+    kMove,       ///< a token begins or ends; index = move
     kNothing,    ///< many steps made no task; the walk goes on with the next call
     kEnd,
     kInterpret,  ///< of generated source alone: the interpreter takes the step, which may be an error

@@ -194,7 +194,8 @@ def make_report(
 def _lane(run: Timeline, lane: int) -> LaneTimes:
     busy = run.busy_of(lane)
     walking, waiting = total_ns(run.walking_of(lane)), total_ns(run.waiting_of(lane))
-    return LaneTimes(f"worker {lane}", "worker", len(busy), total_ns(busy), walking, waiting)
+    name = run.lane_name(lane)
+    return LaneTimes(name, name.rsplit(" ", 1)[0], len(busy), total_ns(busy), walking, waiting)
 
 
 def _stalls(run: Timeline) -> Iterator[StallTimes]:
@@ -237,13 +238,14 @@ def _longest(run: Timeline, took: np.ndarray) -> Iterator[LongTask]:
     if not len(run.calls):
         return
     for task in np.argsort(-took, kind="stable")[:NUM_LONGEST].tolist():
-        lane = f"worker {run.worker[task]}"
+        lane = run.lane_name(int(run.worker[task]))
         yield LongTask(task, run.calls[int(run.call[task])], lane, int(run.start_ns[task]), int(took[task]))
 
 
 def _text(report: Report) -> Iterator[str]:
     lanes = len(report.lanes)
-    on = f"{lanes} worker{'' if lanes == 1 else 's'}"
+    noun = "worker" if all(lane.kind == "worker" for lane in report.lanes) else "core"
+    on = f"{lanes} {noun}{'' if lanes == 1 else 's'}"
     time = duration_text(report.makespan_ns)
     yield f"{report.tasks:,} task{'' if report.tasks == 1 else 's'} on {on} in {time} ({report.clock})"
     busy = ", ".join(f"{kind} {share:.0%}" for kind, share in report.busy_share.items())

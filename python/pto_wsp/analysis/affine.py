@@ -40,7 +40,7 @@ def linear(expr: Expr) -> Sum:
 
 
 def difference(a: Expr, b: Expr) -> int | None:
-    """Return `a - b` where it is the same whatever their variables are, else None."""
+    """Return `a - b` if it does not depend on variables, else None."""
     found = linear(Binary("sub", a, b))
     return None if found.terms else found.constant
 

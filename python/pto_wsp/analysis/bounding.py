@@ -76,7 +76,7 @@ def _regions(
                 yield from _regions((*then, *other), symbols, bounds)
             case w.Task(args=args):
                 yield from ((arg, bounds) for arg in args if isinstance(arg, Region))
-            case w.WorkloadCall():
+            case w.WorkloadCall() | w.Process() | w.Send() | w.Receive():
                 raise _Unbounded
             case w.Set() | w.Refuse():
                 pass
@@ -151,7 +151,7 @@ def _is_symbolic(expr: Expr, symbols: frozenset[str]) -> bool:
 
 
 def _is_counting(atom: Expr, bounds: Bounds) -> bool:
-    """Whether an atom is never below 0: a loop variable, or what is left of a division."""
+    """Whether an atom is never below 0: a loop variable or a remainder."""
     match atom:
         case Binary(op="mod", b=Const(value=int() as value)):
             return value > 0
@@ -208,7 +208,7 @@ def _to_expr(polynomial: Polynomial) -> Expr:
 
 
 def _is_natural(expr: Expr, sizes: frozenset[str]) -> bool:
-    """Whether an extent is never negative: it is made of sizes without minus and cut."""
+    """Whether an extent is never negative: an expression of sizes without subtraction and slicing."""
     return all(
         (isinstance(e, Const) and e.value >= 0)
         or (isinstance(e, Var) and e.name in sizes)

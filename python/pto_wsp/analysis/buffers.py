@@ -1,4 +1,4 @@
-"""Buffers of tiles: when each is in use, and where they lie if those not in use together share memory.
+"""Buffers of tiles: their lifetimes, and a placement in which disjoint lifetimes share memory.
 
 A lifetime is an interval of moments; a loop at whose head a tile is live belongs to it as a whole.
 """

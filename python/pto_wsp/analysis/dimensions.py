@@ -1,4 +1,4 @@
-"""Which dimensions of a kernel's views and tiles have the same extent whatever the size of a tile is.
+"""Finds the dimensions of views and tiles of a kernel that have the same extent for any size of a tile.
 
 `texp` of a tile has the rows and columns of its operand, a product the rows of its left operand: dimensions
 that are bound together this way are one class, and grow together when a kernel is made for larger tiles.
@@ -208,7 +208,7 @@ class DimensionClasses:
             self._by_rule(form, instr, (*zip(rows, cols, strict=True), dst))
 
     def _product(self, form: Form, instr: k.Instr, dims: Sequence[tuple[Dim, Dim]]) -> None:
-        """Bind the dimensions of matrices, of their product and of what is added to it."""
+        """Bind the dimensions of matrices, of their product and of the accumulator."""
         operands, (rows, cols) = dims[:-1], dims[-1]
         a, b = factors(form, operands)
         a_rows, a_cols = reversed(a) if instr.attr("trans_a") else a

@@ -29,7 +29,7 @@ class ExtentTable:
         self._fresh = itertools.count()
 
     def copy(self) -> ExtentTable:
-        """Return a table that can change without changing this one; new strings stay unique over both."""
+        """Return an independent copy of the table; new strings stay unique over both."""
         other = ExtentTable.__new__(ExtentTable)
         other._views, other._fresh = self._views, self._fresh
         other._tiles, other._versions = dict(self._tiles), dict(self._versions)

@@ -32,7 +32,7 @@ class Access:
 
 
 def has_aligned_views(module: Module, kernel: k.KernelFunction) -> bool:
-    """Return whether any two views of a kernel are one view or share no element, whatever calls it.
+    """Return whether any two views of a kernel are identical or disjoint, for every caller.
 
     Where arrays are equal they are identical; so tasks have to give the same part of different tensors.
     """

@@ -1,4 +1,4 @@
-"""Statements of a kernel with what is known about the valid shapes they work on."""
+"""Statements of a kernel with facts about the valid shapes of their operands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from pto_wsp.types.tile import ScalarType, TileType
 REDUCTIONS = frozenset({Form.ROW_REDUCE, Form.COL_REDUCE})
 
 TOTAL = ELEMENTWISE | REDUCTIONS | PRODUCTS | {Form.TRANSPOSE, Form.ROW_ARG, Form.SORT}
-"""Forms whose instructions have a result whatever their operands hold."""
+"""Forms whose instructions have a result for all values of their operands."""
 
 
 @record
@@ -80,7 +80,7 @@ class StepReader:
         self.types: dict[str, TileType] = dict(kernel.tiles)
 
     def step(self, stmt: Simple, extents: ExtentTable) -> Step:
-        """Return the step of a statement, and record in `extents` what it does to valid shapes."""
+        """Return the step of a statement, and record its effect on valid shapes in `extents`."""
         match stmt:
             case Assign(name=name):
                 extents.assign([name])
@@ -103,7 +103,7 @@ class StepReader:
                 return self.instruction(stmt, extents)
 
     def moved_extents(self, stmt: Load | Store, extents: ExtentTable) -> Pair:
-        """Return the symbols of the extents of what a load or store moves."""
+        """Return the symbols of the extents that a load or store moves."""
         rows, cols = region_extents(stmt.region, extents)
         if stmt.rows is not None:
             rows = extents.tile(stmt.rows)[rows_dim(self.types[stmt.rows])]
@@ -146,7 +146,7 @@ class StepReader:
 
 
 def rows_dim(tile: TileType) -> int:
-    """Return the dimension along which a tile of row numbers lies."""
+    """Return the dimension along which a tile has row numbers."""
     return 1 if tile.rows == 1 else 0
 
 

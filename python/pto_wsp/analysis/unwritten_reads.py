@@ -17,7 +17,7 @@ from pto_wsp.ir.scalar import Element, name_of, walk
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
-Path = tuple[tuple[w.Loop | w.Cond, int], ...]
+Path = tuple[tuple[w.Node, int], ...]
 """The loops and conditions around a node, outermost first, each with the number of the block inside it."""
 
 
@@ -32,7 +32,7 @@ class UnwrittenRead:
 def first_unwritten_read(
     body: Sequence[w.Node], kernels: Mapping[str, KernelFunction], local: Container[str]
 ) -> UnwrittenRead | None:
-    """Return the first read of what no earlier task has surely written, or None.
+    """Return the first read of an element that no earlier task certainly wrote, or None.
 
     Args:
         body: of a workload without calls of others.
@@ -62,7 +62,6 @@ def _nodes(body: Sequence[w.Node], path: Path) -> Iterator[tuple[w.Node, Path]]:
     for node in body:
         yield node, path
         for number, block in enumerate(w.blocks(node)):
-            assert isinstance(node, (w.Loop, w.Cond))
             yield from _nodes(block, (*path, (node, number)))
 
 

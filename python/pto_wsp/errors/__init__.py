@@ -53,6 +53,13 @@ from pto_wsp.errors.modules import (
     InvalidIR,
     ScheduledPart,
 )
+from pto_wsp.errors.networks import (
+    BadChannel,
+    BadNetwork,
+    ChannelEnded,
+    Deadlock,
+    UnreceivedTokens,
+)
 from pto_wsp.errors.planning import (
     BadPlanBuffer,
     BadPlanConfig,
@@ -165,6 +172,7 @@ __all__ = [
     "BadAnnotation",
     "BadBlock",
     "BadCache",
+    "BadChannel",
     "BadDevice",
     "BadExpression",
     "BadHandle",
@@ -173,6 +181,7 @@ __all__ = [
     "BadKey",
     "BadLibrary",
     "BadMask",
+    "BadNetwork",
     "BadOperand",
     "BadOption",
     "BadPipeline",
@@ -189,6 +198,7 @@ __all__ = [
     "CannotInline",
     "CannotRun",
     "CarriedValue",
+    "ChannelEnded",
     "CommandError",
     "CompileError",
     "CompilerFailed",
@@ -196,6 +206,7 @@ __all__ = [
     "CppError",
     "CyclesDiffer",
     "DTypeMismatch",
+    "Deadlock",
     "DetachedOtherwise",
     "EdgesMissing",
     "EngineFault",
@@ -271,6 +282,7 @@ __all__ = [
     "UnknownPass",
     "UnknownTarget",
     "UnknownText",
+    "UnreceivedTokens",
     "UnsetSlot",
     "UnsupportedByTarget",
     "UnsupportedSize",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 
 import numpy as np
@@ -12,6 +14,19 @@ from pto_wsp.ir.kernel import IN, KernelFunction
 from pto_wsp.ir.scalar import Value
 from pto_wsp.location import Location, of_user
 from pto_wsp.types.dtype import f32
+
+IS_INSIDE_RUN: ContextVar[bool] = ContextVar("is_inside_run", default=False)
+"""Whether a function of the user runs as part of a run of the interpreter."""
+
+
+@contextmanager
+def inside_run() -> Iterator[None]:
+    """Call functions of the user as part of a run."""
+    token = IS_INSIDE_RUN.set(True)
+    try:
+        yield
+    finally:
+        IS_INSIDE_RUN.reset(token)
 
 
 def run_reference(kernel: KernelFunction, args: Sequence[np.ndarray | Value]) -> None:
@@ -38,7 +53,8 @@ def run_reference(kernel: KernelFunction, args: Sequence[np.ndarray | Value]) ->
         else:
             values[param.name] = float(np.float32(arg)) if param.type.dtype is f32 else arg
     try:
-        native.reference(**values)
+        with inside_run():
+            native.reference(**values)
     except PtoError:
         raise
     except Exception as error:

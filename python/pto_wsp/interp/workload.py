@@ -80,16 +80,39 @@ def expand(
         BadExpression, NoTier: an expression of a loop, condition or set has no value, or no tier fits.
     """
     scope: Scope = {**dict.fromkeys(workload.variables, 0), **sizes}
-    yield from _Walk(scope, reader, late).nodes(workload.body, ())
+    for task in Walk(scope, reader, late).nodes(workload.body, ()):
+        assert isinstance(task, BoundTask)
+        yield task
 
 
-class _Walk:
+@record
+class Blocked:
+    """A process that waits, at a send or receive.
+
+    Attributes:
+        node: the send or receive.
+        reason: for what it waits.
+    """
+
+    node: w.Send | w.Receive
+    reason: str
+
+
+Step = BoundTask | Blocked
+"""What a walk comes to."""
+
+
+class Walk:
+    """A place in the program order of a workload or process."""
+
     def __init__(self, scope: Scope, reader: ExtentReader | None, late: Late) -> None:
         self.scope = scope
         self.reader = reader
         self.late = late
+        self.is_closed = False  # the loop around a receive ends
 
-    def nodes(self, body: Sequence[w.Node], loops: tuple[w.Loop, ...]) -> Iterator[BoundTask]:
+    def nodes(self, body: Sequence[w.Node], loops: tuple[w.Loop, ...]) -> Iterator[Step]:
+        """Walk nodes inside of loops."""
         for node in body:
             match node:
                 case w.Task():
@@ -104,10 +127,17 @@ class _Walk:
                     self.scope[name] = int(self.value(value, loops))
                 case w.Refuse():
                     raise refused(node, int(self.value(node.size, loops)), scope_text(self.scope, loops))
+                case w.Process() | w.Send() | w.Receive():
+                    yield from self.move(node, loops)
                 case w.WorkloadCall(workload=name, loc=loc):
                     raise call_left(name, loc)
 
-    def loop(self, loop: w.Loop, loops: tuple[w.Loop, ...]) -> Iterator[BoundTask]:
+    def move(self, node: w.Process | w.Send | w.Receive, loops: tuple[w.Loop, ...]) -> Iterator[Step]:
+        """Walk what networks alone have."""
+        raise NotImplementedError
+
+    def loop(self, loop: w.Loop, loops: tuple[w.Loop, ...]) -> Iterator[Step]:
+        """Walk a loop."""
         extent = int(self.value(loop.extent, loops))
         if extent < 0:
             raise negative_extent(loop, extent, scope_text(self.scope, loops))
@@ -117,8 +147,12 @@ class _Walk:
                 self.scope[loop.start] = i * loop.tile
                 self.scope[loop.length] = min(loop.tile, extent - i * loop.tile)
             yield from self.nodes(loop.body, (*loops, loop))
+            if self.is_closed:
+                self.is_closed = False
+                return
 
     def value(self, expr: Expr, loops: tuple[w.Loop, ...]) -> Value:
+        """Evaluate an expression."""
         try:
             return evaluate(expr, self.scope, self.reader)
         except BadExpression as error:
@@ -163,7 +197,7 @@ def run_workload(
         RunError: a region, row set, expression or size is wrong: before the first task what is not late
             (`ir/flush_points.py`), the rest at its place in program order.
     """
-    run = _Run(module, arrays, find_late(module.entry_workload, module.written))
+    run = TaskRunner(module, arrays, find_late(module.entry_workload, module.written), call, poll, seen)
     for task in expand(module.entry_workload, sizes, run.reader, run.late):
         poll()
         run.arguments(task, run.late)
@@ -172,20 +206,11 @@ def run_workload(
     while True:
         try:
             task = next(tasks, None)
-            if task is None:
-                return done
-            views, args, workspace = run.late_arguments(task)
         except RunError as error:
             raise error.found_late(done) from None
-        if seen is not None:
-            seen(task)
-        poll()
-        try:
-            call(task.node.kernel, args, workspace)
-        except KernelFailed as error:
-            raise _failed_in(error, task, done) from None
-        for view in views:
-            view.write_back()
+        if task is None:
+            return done
+        run.task(task, done)
         done += 1
 
 
@@ -219,15 +244,42 @@ def _placed(task: BoundTask) -> Iterator[None]:
         raise error.in_iteration(task.where) from None
 
 
-class _Run:
-    """One run: what its tasks get."""
+class TaskRunner:
+    """One run: what its tasks get, and running them."""
 
-    def __init__(self, module: Module, arrays: Mapping[str, np.ndarray], late: Late) -> None:
+    def __init__(
+        self,
+        module: Module,
+        arrays: Mapping[str, np.ndarray],
+        late: Late,
+        call: CallKernel,
+        poll: Callable[[], None],
+        seen: Callable[[BoundTask], None] | None = None,
+    ) -> None:
+        self.call = call
+        self.poll = poll
+        self.seen = seen
         self.kernels = {kernel.name: kernel for kernel in module.kernels}
         self.late = late
         self.reader = TensorReader(arrays)
         distinct = frozenset(t.name for t in module.entry_workload.tensors if t.is_distinct and t.is_local)
         self.regions = RegionReader(arrays, self.reader, distinct)
+
+    def task(self, task: BoundTask, number: int) -> None:
+        """Run a task, the one of that number in its program order."""
+        try:
+            views, args, workspace = self.late_arguments(task)
+        except RunError as error:
+            raise error.found_late(number) from None
+        if self.seen is not None:
+            self.seen(task)
+        self.poll()
+        try:
+            self.call(task.node.kernel, args, workspace)
+        except KernelFailed as error:
+            raise _failed_in(error, task, number) from None
+        for view in views:
+            view.write_back()
 
     def late_arguments(self, task: BoundTask) -> _Arguments:
         """Return what `arguments` returns, after evaluating what reads elements that tasks write."""

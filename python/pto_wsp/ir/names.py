@@ -38,7 +38,11 @@ def workload_names(workload: w.WorkloadFunction) -> set[str]:
                 found.add(var)
             case w.Task(label=label):
                 found.add(label)
-            case w.Cond() | w.Set() | w.Refuse() | w.WorkloadCall():
+            case w.Send(slot=slot, index=index):
+                found |= {slot, index}
+            case w.Receive(slot=slot, index=index, scalars=scalars):
+                found |= {slot, index, *scalars}
+            case w.Cond() | w.Set() | w.Refuse() | w.WorkloadCall() | w.Process():
                 pass
             case _:
                 assert_never(node)
@@ -170,10 +174,25 @@ class WorkloadRenaming:
                 return replace(node, args=self.arguments(node.args), **labels)
             case w.WorkloadCall(args=args):
                 return replace(node, args=self.arguments(args))
-            case w.Cond() | w.Refuse():
+            case w.Send(channel=channel, slot=slot, index=index):
+                names = {"slot": self.variable(slot), "index": self.variable(index)}
+                return replace(node, channel=self.ring(channel), **names)
+            case w.Receive(channel=channel, slot=slot, index=index):
+                scalars = tuple(map(self.variable, node.scalars))
+                names = {"slot": self.variable(slot), "index": self.variable(index)}
+                return replace(node, channel=self.ring(channel), scalars=scalars, **names)
+            case w.Cond() | w.Refuse() | w.Process():
                 return node
             case _:
                 assert_never(node)
+
+    def variable(self, name: str) -> str:
+        """Return the new name of a variable."""
+        return self.variables.get(name, name)
+
+    def ring(self, channel: str) -> str:
+        """Return the new name of the tensor that is the ring of a channel."""
+        return self.tensors[channel].tensor if channel in self.tensors else channel
 
     def label(self, label: str) -> str:
         """Return the new label of a task."""

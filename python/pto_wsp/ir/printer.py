@@ -130,6 +130,9 @@ def _workload_param(param: w.WorkloadParam) -> str:
 def _tensor_flags(param: w.TensorParam) -> list[str]:
     flags = [name for name, is_set in (("local", param.is_local), ("distinct", param.is_distinct)) if is_set]
     flags += [] if param.columns is None else [f"columns = {param.columns}"]
+    if param.channel is not None:
+        flags += [f"depth = {param.channel.depth}", f"latency = {param.channel.latency}"]
+        flags += [f"scalars = [{', '.join(param.channel.scalars)}]"] if param.channel.scalars else []
     return flags if param.axis is None else [*flags, f"offsets = %{param.axis}"]
 
 
@@ -159,6 +162,8 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
                 _condition(node, out)
             case w.Set(name=name, value=value):
                 out.line(f"{expr_text(w.assigned(name))} = {expr_text(value)} : {value.dtype}")
+            case w.Process() | w.Send() | w.Receive():
+                _network_node(node, out)
             case w.Refuse(assumption=assumption) if assumption:
                 out.line(f"REFUSE assumption {quoted(assumption)}")
             case w.Refuse(tier=tier, bounds=bounds, size=size):
@@ -184,6 +189,23 @@ def _ranges(loop: w.Loop) -> str:
     found = "" if loop.max_range is None else f" max_range={loop.max_range}"
     found += "" if loop.min_range is None else f" min_range={loop.min_range}"
     return found + (f" tile_levels={{{levels}}}" if levels else "")
+
+
+def _network_node(node: w.Process | w.Send | w.Receive, out: TextWriter) -> None:
+    match node:
+        case w.Process(name=name):
+            word, head = "PROCESS", f"@{name}"
+        case w.Send(channel=channel, slot=slot, index=index, scalars=scalars):
+            word, head = "SEND", f"%{channel}({', '.join(map(expr_text, scalars))}) -> %{slot}, %{index}"
+        case w.Receive(channel=channel, slot=slot, index=index, scalars=scalars):
+            names = ", ".join(f"%{name}" for name in (slot, index, *scalars))
+            word, head = "RECEIVE", f"%{channel} -> {names}" + (" {ends_loop}" if node.ends_loop else "")
+        case _:
+            assert_never(node)
+    out.line(f"{word} {head}")
+    with out.indented():
+        _nodes(node.body, out)
+    out.line(f"END{word}")
 
 
 def _condition(node: w.Cond, out: TextWriter) -> None:

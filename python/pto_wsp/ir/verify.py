@@ -86,11 +86,15 @@ def _verify(module: Module) -> None:
 
 def _require_no_recursion(module: Module) -> None:
     """Refuse functions that call themselves, through others or not."""
-    calls = {function.name: called_functions(function) for function in (*module.kernels, *module.workloads)}
+    functions = {function.name: function for function in (*module.kernels, *module.workloads)}
+    calls = {name: called_functions(function) for name, function in functions.items()}
     try:
         TopologicalSorter(calls).prepare()
     except CycleError as error:
-        raise InvalidIR(message=f"functions call each other: {' -> '.join(error.args[1])}") from None
+        *others, first = reversed(error.args[1])
+        through = f" through {', '.join(f'`{name}`' for name in others[1:])}" if others[1:] else ""
+        message = f"`{first}` calls itself{through}; repeat with a loop"
+        raise InvalidIR(message=message, loc=functions[first].loc) from None
 
 
 class _KernelVerifier:

@@ -35,6 +35,7 @@ from pto_wsp.ir.scalar import (
     name_of,
     walk,
 )
+from pto_wsp.ir.verify_network import verify_network
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import DType, b1, i32, i64
 from pto_wsp.types.space import LOCAL_SPACES
@@ -81,6 +82,7 @@ class _WorkloadVerifier:
                 case name:
                     self.variable(name)
         self.nodes(self.workload.body, frozenset())
+        verify_network(self.workload, self.kernels)
 
     # --- parameters ---
 
@@ -97,6 +99,14 @@ class _WorkloadVerifier:
         )
         holds_offsets = tensor.is_local and tensor.type.dtype is i64 and len(tensor.type.dims) == 1
         require(tensor.axis is None or holds_offsets, f"`{tensor.name}` cannot hold offsets", tensor.loc)
+        channel = tensor.channel
+        if channel is not None:
+            sound = tensor.is_local and tensor.type.dims[:1] == (channel.buffers,)
+            require(sound, f"`{tensor.name}` is not the ring of a channel", tensor.loc)
+            require(
+                min(channel.depth, channel.latency) >= 0, f"`{tensor.name}` has a number below 0", tensor.loc
+            )
+            require_distinct(channel.scalars, tensor.loc)
         match tensor.type.dims:
             case (*_, int() as panels, _, int() as width) if tensor.columns is not None and width > 0:
                 in_panels = panels == -(-tensor.columns // width)
@@ -185,9 +195,33 @@ class _WorkloadVerifier:
                     require(list(bounds) == sorted(set(bounds)), "the bounds of tiers ascend", node.loc)
                 case w.WorkloadCall():
                     self.call(node)
+                case w.Process() | w.Send() | w.Receive():
+                    self.part_of_network(node, before)
                 case _:
                     assert_never(node)
         return before
+
+    def part_of_network(self, node: w.Process | w.Send | w.Receive, before: frozenset[str]) -> None:
+        match node:
+            case w.Process():
+                self.nodes(node.body, frozenset())
+            case w.Send(slot=slot, index=index, scalars=scalars):
+                for scalar in scalars:
+                    self.integer(scalar, node.loc)
+                self.inside(node, (slot, index), before)
+            case w.Receive(slot=slot, index=index, scalars=scalars):
+                self.inside(node, (slot, index, *scalars), before)
+            case _:
+                assert_never(node)
+
+    def inside(self, node: w.Send | w.Receive, names: Sequence[str], before: frozenset[str]) -> None:
+        """Check the body of a send or receive, in which `names` are known."""
+        for name in names:
+            self.name(name, node.loc)
+            require(name not in self.names, f"`{name}` is declared twice", node.loc)
+            self.names.add(name)
+        self.nodes(node.body, before)
+        self.names -= {*names}
 
     def loop(self, loop: w.Loop, before: frozenset[str]) -> None:
         self.integer(loop.extent, loop.loc)
@@ -222,6 +256,7 @@ class _WorkloadVerifier:
         callee = self.workloads.get(call.workload)
         require(callee is not None, f"workload `{call.workload}` is not in the module", call.loc)
         assert callee is not None
+        require(not callee.processes, f"`{callee.name}` is a network, which cannot be called", call.loc)
         given = callee.open_params
         require(len(call.args) == len(given), f"arguments of `{callee.name}`", call.loc)
         for param, arg in zip(given, call.args, strict=True):

@@ -28,6 +28,27 @@ PARALLEL, SEQUENTIAL, RANGE = "parallel", "seq", "range"
 
 
 @record
+class Ring:
+    """What makes a local tensor the ring of a channel: its first dimension numbers the buffers.
+
+    Attributes:
+        depth: tokens that can be sent before one is freed, >= 0. With 0 the ring has one buffer, and a send
+            ends when its token is received.
+        scalars: names of the integers that each token carries.
+        latency: cycles from a send to its receipt, >= 0, on targets that have a clock.
+    """
+
+    depth: int
+    scalars: tuple[str, ...] = ()
+    latency: int = 0
+
+    @property
+    def buffers(self) -> int:
+        """Number of buffers of the ring."""
+        return max(self.depth, 1)
+
+
+@record
 class TensorParam:
     """A tensor of a run.
 
@@ -38,6 +59,7 @@ class TensorParam:
         columns: of a tensor that lies in panels (MemLayout), the columns that it has before packing; the
             sizes of its type are those of the packed array, of which the last is the width of a panel.
         axis: name of the axis that the run makes and whose offsets the tensor holds, or None.
+        channel: the channel whose buffers the tensor holds, or None.
     """
 
     name: str
@@ -47,6 +69,7 @@ class TensorParam:
     is_distinct: bool = False
     columns: int | None = None
     axis: str | None = None
+    channel: Ring | None = None
 
 
 @record
@@ -284,7 +307,63 @@ class WorkloadCall:
     loc: Location | None = None
 
 
-Node = Loop | Task | Cond | Set | Refuse | WorkloadCall
+@record
+class Process:
+    """A process of a network: its own program order. The body of a network has processes alone."""
+
+    name: str
+    body: tuple[Node, ...]
+    loc: Location | None = None
+
+
+@record
+class Send:
+    """A token: the tasks of `body` write its buffer, and it is sent when they are complete.
+
+    The process waits for its turn and for a free buffer before the body.
+
+    Attributes:
+        channel: name of the tensor that is the ring.
+        slot: a variable, known in the body: the buffer of the token.
+        index: a variable, known in the body: the number of the token in the channel.
+        scalars: the integers of the token, evaluated before the process waits.
+    """
+
+    channel: str
+    slot: str
+    index: str
+    scalars: tuple[Expr, ...]
+    body: tuple[Node, ...]
+    loc: Location | None = None
+
+
+UNTIL_CLOSED = 1 << 53
+"""The extent of a loop that receives until its channel is closed."""
+
+
+@record
+class Receive:
+    """The next token of a channel: its buffer is free again when the tasks of `body` are complete.
+
+    Attributes:
+        channel: name of the tensor that is the ring.
+        slot: a variable, known in the body: the buffer of the token.
+        index: a variable, known in the body: the number of the token in the channel.
+        scalars: variables, known in the body: the integers of the token.
+        ends_loop: the loop around it, of which it is the only node, ends where the channel is closed. Without
+            it a closed channel is an error.
+    """
+
+    channel: str
+    slot: str
+    index: str
+    scalars: tuple[str, ...]
+    ends_loop: bool
+    body: tuple[Node, ...]
+    loc: Location | None = None
+
+
+Node = Loop | Task | Cond | Set | Refuse | WorkloadCall | Process | Send | Receive
 
 
 @record
@@ -328,6 +407,11 @@ class WorkloadFunction:
         return tuple(p for p in self.params if isinstance(p, (SizeParam, ScalarParam)))
 
     @property
+    def processes(self) -> tuple[Process, ...]:
+        """Processes of a network, in declared order; none of a workload."""
+        return tuple(node for node in self.body if isinstance(node, Process))
+
+    @property
     def open_params(self) -> tuple[WorkloadParam, ...]:
         """Parameters that follow from no other: what a Call gives."""
         given = {d for t in self.tensors if not t.is_local for d in t.type.dims}
@@ -356,7 +440,7 @@ def blocks(node: Node) -> tuple[Block, ...]:
     match node:
         case Task() | Set() | Refuse() | WorkloadCall():
             return ()
-        case Loop(body=body):
+        case Loop(body=body) | Process(body=body) | Send(body=body) | Receive(body=body):
             return (body,)
         case Cond(then=then, other=other):
             return then, other
@@ -369,8 +453,8 @@ def rebuild(node: Node, change: Callable[[Block], Iterable[Node]]) -> Node:
     match node:
         case Task() | Set() | Refuse() | WorkloadCall():
             return node
-        case Loop(body=body):
-            return replace(node, body=tuple(change(body)))
+        case Loop() | Process() | Send() | Receive():
+            return replace(node, body=tuple(change(node.body)))
         case Cond(then=then, other=other):
             return replace(node, then=tuple(change(then)), other=tuple(change(other)))
         case _:
@@ -406,6 +490,10 @@ def node_expressions(node: Node) -> tuple[Expr, ...]:
             return (size,)
         case WorkloadCall(args=args):
             return _argument_expressions(args)
+        case Send(scalars=scalars):
+            return scalars
+        case Process() | Receive():
+            return ()
         case Task():
             found = _argument_expressions(node.args)
             amounts = [e for e in (node.workspace, node.cost) if e is not None]
@@ -440,6 +528,10 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
             return replace(node, size=change(size))
         case WorkloadCall(args=args):
             return replace(node, args=_mapped_arguments(args, change))
+        case Send(scalars=scalars):
+            return replace(node, scalars=tuple(map(change, scalars)))
+        case Process() | Receive():
+            return node
         case Task(args=args, keys=keys, workspace=workspace, cost=cost):
             return replace(
                 node,

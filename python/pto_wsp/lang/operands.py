@@ -18,7 +18,7 @@ from pto_wsp.types.dtype import b1
 
 
 class Scalar:
-    """A size, loop variable or scalar parameter of a workload, or an expression made of them.
+    """A size, loop variable or scalar parameter of a workload, or an expression of them.
 
     `Scalar[f32]`, `Scalar[i64]` and `Scalar[b1]` annotate scalar parameters of kernels and workloads. In a
     workload the arithmetic of a Scalar makes larger expressions, which are evaluated when the program runs:
@@ -386,7 +386,7 @@ def _binary(op: str, a: Number, b: Number) -> Any:
 
 
 def _comparison(op: str, a: Scalar, b: object) -> Any:
-    """Return whether two numbers are equal, or not; Python would find anything else unequal, and go on."""
+    """Compare two numbers; other operands are errors, which Python would silently find unequal."""
     if expression(b) is None and not isinstance(b, Operators):
         raise BadOperand(
             op=f"comparing `{format_expr(a.expr)}`",

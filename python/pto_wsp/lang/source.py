@@ -155,7 +155,7 @@ def quoted_annotation(node: ast.Constant) -> ast.expr:
 
 
 def node_location(file: str, node: ast.AST) -> Location:
-    """Return the place of a syntax node: what is left of its first line, if it has several."""
+    """Return the place of a syntax node: of several lines, the rest of the first one."""
     line, col, end_line, end_col = _span(node)
     text = linecache.getline(file, line).rstrip("\n")
     raw = text.encode()
@@ -165,7 +165,7 @@ def node_location(file: str, node: ast.AST) -> Location:
 
 
 def loop_targets(loc: Location) -> tuple[tuple[str, ...], Location]:
-    """Return the names that the loop executing at `loc` binds, or (), and the place of what it runs over.
+    """Return the names that the loop at `loc` binds, or (), and the place of its iterable.
 
     Depending on its version, Python places the start of a loop at the statement or at its iterable.
     """
@@ -318,7 +318,7 @@ def _compile(text: str) -> CodeType:
 
 
 def fingerprint(code: CodeType) -> tuple[object, ...]:
-    """Return what is equal for code of the same text, wherever it is."""
+    """Return a key that is equal for code of the same text at any place."""
     constants = [repr(c) for c in code.co_consts if not isinstance(c, CodeType)]
     return code.co_code, code.co_names, code.co_varnames, constants
 

@@ -11,6 +11,8 @@ MAX_TENSOR_RANK = 8
 MAX_LOOP_DEPTH = 16
 MAX_COND_DEPTH = 256
 MAX_EXPR_STACK = 32
+MAX_BUFFERS = 1 << 20
+MAX_TOKEN_SCALARS = 0xFF
 MAX_OPERAND1 = 0xFFFF
 MAX_ARGUMENTS = 0xFFFF
 
@@ -18,13 +20,13 @@ HEADER = struct.Struct("<10IQ")
 INSTRUCTION = struct.Struct("<BBHI")
 AXIS = struct.Struct("<BBHIII")
 KERNEL = struct.Struct("<QHHHH")
-TENSOR = struct.Struct("<BBBB4x8q")
+TENSOR = struct.Struct("<BBBBBB2x8q")
 SYMBOL = struct.Struct("<BB6x")
 CONSTANT = struct.Struct("<q")
 
 
 class Op(enum.IntEnum):
-    """Opcodes; docs/bytecode.md says what each means."""
+    """Opcodes; docs/bytecode.md describes them."""
 
     HALT = 0x00
     NOP = 0x01
@@ -37,6 +39,8 @@ class Op(enum.IntEnum):
     END_COND = 0x1B
     SET = 0x1C
     FAIL = 0x1D
+    PROCESS = 0x1E
+    END_PROCESS = 0x1F
     TASK = 0x20
     PARAM_CONST = 0x21
     PARAM_LOOPVAR = 0x22
@@ -62,6 +66,11 @@ class Op(enum.IntEnum):
     TURN = 0x3B
     ADMIT = 0x3C
     GROUP = 0x3D
+    SEND = 0x48
+    END_SEND = 0x49
+    RECEIVE = 0x4A
+    END_RECEIVE = 0x4B
+    RECEIVE_EACH = 0x4C
     EXPR_END = 0x50
     EXPR_CONST = 0x51
     EXPR_REG = 0x52
@@ -102,8 +111,16 @@ class AxisKind(enum.IntEnum):
     TILES = 1
 
 
+class ChannelKind(enum.IntEnum):
+    """Whether a tensor holds the buffers of a channel."""
+
+    NONE = 0
+    RING = 1
+    RENDEZVOUS = 2
+
+
 class SymbolKind(enum.IntEnum):
-    """Where a symbol's value comes from."""
+    """The source of a symbol's value."""
 
     SIZE = 0
     SCALAR = 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
+from typing import assert_never
 
 from pto_wsp.errors import NotYetSupported
 from pto_wsp.ir import workload as w
@@ -187,15 +188,54 @@ class _Lowering:
                 case w.Refuse(size=size):
                     self.emit(Op.FAIL, len(self.refusals), expr=size)
                     self.refusals.append(node)
+                case w.Process() | w.Send() | w.Receive():
+                    self.part_of_network(node)
                 case w.WorkloadCall(workload=name, loc=loc):
                     raise call_left(name, loc)
 
     def distinct(self, node: w.Node) -> w.Node:
-        """Return a node; a loop with another variable if one before it had that name."""
-        if not isinstance(node, w.Loop) or node.var not in self.registers:
-            return node
-        name = self.fresh.name(node.var)
-        return WorkloadRenaming({node.var: name}).node(node)
+        """Return a node; with other variables than those of loops and tokens before it."""
+        match node:
+            case w.Loop(var=var) if var in self.registers:
+                return WorkloadRenaming({var: self.fresh.name(var)}).node(node)
+            case w.Send() | w.Receive():
+                scalars = node.scalars if isinstance(node, w.Receive) else ()
+                names = [name for name in (node.slot, node.index, *scalars) if name in self.registers]
+                return WorkloadRenaming(variables={n: self.fresh.name(n) for n in names}).node(node)
+            case _:
+                return node
+
+    # --- networks ---
+
+    def part_of_network(self, node: w.Process | w.Send | w.Receive) -> None:
+        match node:
+            case w.Process():
+                begin, end = self.emit(Op.PROCESS), Op.END_PROCESS
+            case w.Send(channel=channel, scalars=scalars):
+                first = self.token(channel, node.slot, node.index)
+                for number, scalar in enumerate(scalars):
+                    self.emit(Op.SET, first + 2 + number, expr=scalar)
+                self.begin(node)
+                begin, end = self.emit(Op.SEND, first, self.tensors[channel]), Op.END_SEND
+            case w.Receive(channel=channel, scalars=scalars):
+                first = self.token(channel, node.slot, node.index)
+                self.registers |= {name: first + 2 + number for number, name in enumerate(scalars)}
+                op = Op.RECEIVE_EACH if node.ends_loop else Op.RECEIVE
+                begin, end = self.emit(op, first, self.tensors[channel]), Op.END_RECEIVE
+            case _:
+                assert_never(node)
+        self.nodes(node.body)
+        last = self.emit(end, 0, begin)
+        if isinstance(node, w.Process):
+            self.code[begin] = replace(self.code[begin], operand2=last)
+
+    def token(self, channel: str, slot: str, index: str) -> int:
+        """Give a token its registers: buffer, number, scalars. Return the first one."""
+        ring = self.workload.tensor(channel).channel
+        assert ring is not None
+        first = self.register(slot, 2 + len(ring.scalars))
+        self.registers[index] = first + 1
+        return first
 
     def begin(self, node: w.Node) -> None:
         self.sites[len(self.code)] = node
@@ -382,7 +422,19 @@ class _Lowering:
         written = tensor.name in self.written
         # The engine does not rely on assumptions: an exported program binds arrays without checking them.
         is_distinct = tensor.is_distinct and tensor.is_local
-        return bc.TENSOR.pack(tensor.type.dtype.code, len(dims), written, is_distinct, *padded)
+        kind, scalars = bc.ChannelKind.NONE, 0
+        if tensor.channel is not None:
+            kind, scalars = self.channel_kind(tensor.channel, tensor.loc), len(tensor.channel.scalars)
+        dtype = tensor.type.dtype.code
+        return bc.TENSOR.pack(dtype, len(dims), written, is_distinct, kind, scalars, *padded)
+
+    @staticmethod
+    def channel_kind(ring: w.Ring, loc: Location | None) -> bc.ChannelKind:
+        if ring.depth > bc.MAX_BUFFERS or len(ring.scalars) > bc.MAX_TOKEN_SCALARS:
+            limit = f"{bc.MAX_BUFFERS} buffers or {bc.MAX_TOKEN_SCALARS} scalars per token"
+            feature = f"a channel with more than {limit}"
+            raise NotYetSupported(feature=feature, detail="", advice="", loc=loc)
+        return bc.ChannelKind.RING if ring.depth else bc.ChannelKind.RENDEZVOUS
 
     def pack_symbol(self, param: w.SizeParam | w.ScalarParam) -> bytes:
         if isinstance(param, w.ScalarParam):

@@ -70,7 +70,7 @@ Key = tuple[Expr, tuple["Location | None", ...]]
 
 
 def key_of(expr: Expr) -> Key:
-    """Return what tells expressions apart: an error in one names its own place."""
+    """Return a key that distinguishes expressions by text and place, because an error names its place."""
     return expr, tuple(node.loc for node in walk(expr))
 
 
@@ -172,6 +172,6 @@ def float_arithmetic(loc: Location | None) -> NotYetSupported:
 
 
 def num_operands(expr: Expr) -> int:
-    """Return how many operands are alive at a time while `expr` is evaluated."""
+    """Return the largest number of live operands during the evaluation of `expr`."""
     operands = children(expr)
     return max(i + num_operands(operand) for i, operand in enumerate(operands)) if operands else 1

@@ -84,7 +84,7 @@ class _KernelPruner:
                 return (stmt,) if fails or name_written(stmt) in live else ()
 
     def loop(self, body: tuple[k.Stmt, ...], live: frozenset[str]) -> tuple[k.Stmt, ...]:
-        """Return what of a loop's body is needed: by what follows, or by what is needed of an iteration."""
+        """Return the live part of a loop's body: later statements or another iteration need it."""
         while True:
             needed = self.statements(body, live)
             more = live | names_before(needed, live)

@@ -39,7 +39,7 @@ class _Forwarding:
         self.types: dict[str, TileType] = dict(kernel.tiles)
 
     def statements(self, body: Sequence[k.Stmt], known: Known) -> tuple[k.Stmt, ...]:
-        """Return what of `body` moves something new; `known` then holds what is known after it."""
+        """Return the statements of `body` that move new values, and update `known` to the state after it."""
         found: list[k.Stmt] = []
         for stmt in body:
             match stmt:

@@ -36,7 +36,7 @@ Item = TypeVar("Item")
 
 
 def fuse_loops(module: Module) -> Module:
-    """Return `module` with loops fused wherever that changes no result."""
+    """Return `module` with every loop fusion that preserves results."""
     kernels = tuple(
         kernel if kernel.body is None else _KernelFusion(module, kernel).run() for kernel in module.kernels
     )

@@ -182,7 +182,7 @@ class _Expansion:
                     raise self.refuse(f"its size `{dim}` is more than one size of the call")
 
     def number(self, name: str, value: Expr) -> Expr:
-        """Return the replacement of a size or scalar: `value` as it is at the call."""
+        """Return the replacement of a size or scalar: its `value` at the call."""
         if not self.can_change(value):
             if can_fail(value) and name not in self.mentioned:
                 self.first.append(w.Set(self.caller.fresh.name(name), value, self.call.loc))

@@ -75,17 +75,14 @@ class PairClaim:
         self.judge = judge
 
     def decide(self, questions: Iterable[PairQuestion], subject: str, loc: Location | None) -> Finding:
-        """Return the answer for all pairs together: the smallest counter-example if any pair has one."""
-        found: list[Finding] = []
+        """Return the answer for all pairs together: the first refutation, else the first unknown answer."""
+        unknown: Finding | None = None
         for question in questions:
             finding = self._pair(question, subject)
-            if finding is not None:
-                found.append(finding)
-        refuted = [f for f in found if f.status == REFUTED and f.counter is not None]
-        chosen = min(refuted, key=_size) if refuted else next(iter(found), None)
-        if chosen is None:
-            return Finding(self.claim, subject, PROVED, loc)
-        return chosen
+            if finding is not None and (finding.status == REFUTED or not finding.assume):
+                return finding
+            unknown = unknown or finding
+        return unknown or Finding(self.claim, subject, PROVED, loc)
 
     def _pair(self, question: PairQuestion, subject: str) -> Finding | None:
         """Return why a pair is not proven, or None if it is."""
@@ -123,11 +120,6 @@ class PairClaim:
         return Finding(
             self.claim, subject, UNKNOWN, question.second.loc, counter, reason=reason, assume=assume
         )
-
-
-def _size(finding: Finding) -> int:
-    assert finding.counter is not None
-    return sum(value for _, value in finding.counter.sizes)
 
 
 def _index_arrays(scene: Scene) -> frozenset[str]:

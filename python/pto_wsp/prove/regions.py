@@ -15,7 +15,7 @@ from pto_wsp.analysis.accesses.instances import (
     lies_inside,
 )
 from pto_wsp.analysis.accesses.sites import SiteStep, TakenBranch, TaskAccess, TaskSite
-from pto_wsp.analysis.accesses.unknowns import ElementOf
+from pto_wsp.analysis.accesses.unknowns import SCALAR, ElementOf
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Merged, Range
 from pto_wsp.ir.effects import names_in
@@ -67,9 +67,16 @@ def _step(
         return
     answer = Question(solver, scene, [goal]).answer()
     subject = f"`{format_expr(expr)}`"
+    given: tuple[str, ...] = ()
+    if not answer.never:  # the user of a call chooses scalars, and none below 0 makes sense as an extent
+        scalars = [(u.text, at) for at, u in enumerate(scene.unknowns.table) if u.kind == SCALAR]
+        positive = [less_equal(number(0), Linear(((at, 1),), 0)) for _, at in scalars]
+        answer = Question(solver, scene, [goal, *positive]).answer()
+        names = names_in(expr)
+        given = tuple(f"`{name}` >= 0" for name, _ in scalars if name in names)
     if answer.never:
-        if any(isinstance(part, Element) for part in walk(expr)):
-            yield Finding(INSIDE, subject, PROVED, node.loc)
+        if given or any(isinstance(part, Element) for part in walk(expr)):
+            yield Finding(INSIDE, subject, PROVED, node.loc, given=given)
         return
     counter = None
     if answer.model is not None:

@@ -28,11 +28,11 @@ Model = dict[int, int]
 """The value of each unknown by its number."""
 
 MAX_STEPS = 500
-"""Conjunctions that one question may ask islpy about."""
+"""Enough for every question about the examples that has an answer."""
 
 
 class Undecided(Exception):
-    """A question that takes more than MAX_STEPS steps."""
+    """A question that takes too many steps."""
 
 
 def load_isl() -> Any:
@@ -48,10 +48,15 @@ def load_isl() -> Any:
 
 
 class Solver:
-    """Searches for integers for which formulas hold."""
+    """Searches for integers for which formulas hold.
 
-    def __init__(self) -> None:
+    Args:
+        max_steps: conjunctions that one question may ask islpy about.
+    """
+
+    def __init__(self, max_steps: int = MAX_STEPS) -> None:
         self.isl = load_isl()
+        self.max_steps = max_steps
         self.steps = 0
 
     def solve(self, formulas: Iterable[Formula]) -> Model | None:
@@ -68,7 +73,7 @@ class Solver:
 
     def _search(self, simple: Sequence[Formula], splits: Sequence[Some]) -> Model | None:
         self.steps += 1
-        if self.steps > MAX_STEPS:
+        if self.steps > self.max_steps:
             raise Undecided
         model = self._conjunction(simple)
         if model is None:

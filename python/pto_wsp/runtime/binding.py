@@ -236,6 +236,8 @@ class Binder:
             old = spare.get(tensor.name)
             if old is None or old.shape != shape:
                 old = _allocated(tensor, shape)
+            if tensor.channel is not None:
+                old.fill(0)  # a token that a task writes in part has the same contents in every run
             made[tensor.name] = old
         return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from pto_wsp.errors import UnusableFile, WrongValue
 from pto_wsp.ir.module import Module
@@ -29,7 +30,7 @@ class ScheduledProgram:
     module: Module
     runner: Runner
 
-    @property
+    @cached_property
     def level(self) -> int:
         """What the schedule says to record."""
         scheduled = self.module.schedule.find(TracePolicy)
@@ -59,7 +60,7 @@ class ChosenSchedules:
             expected = "a Schedule, or Strategies"
             raise WrongValue(name="schedule", expected=expected, found=repr(schedule), loc=caller_location())
         strategies = schedule if isinstance(schedule, Strategies) else None
-        schedules = strategies.schedules if strategies is not None else {"": schedule}
+        schedules = schedule.schedules if isinstance(schedule, Strategies) else {"": schedule}
         modules = {n: self.current.module.with_schedule(s.policies) for n, s in schedules.items()}
         for module in modules.values():
             check_schedule(module, self._target)

@@ -31,7 +31,7 @@ from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_progra
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.outcome import Figures, RunRequest
 from pto_wsp.runtime.prepared import Prepared
-from pto_wsp.runtime.trace import Ran, Record, Trace
+from pto_wsp.runtime.trace import Lanes, Ran, Record, Trace
 from pto_wsp.targets.base import KernelArtifact, KernelBuilder
 
 T = TypeVar("T")
@@ -301,7 +301,14 @@ class LoadedProgram:
         ran = Ran(self.module, machine) if machine is not None else None
         return self.make_trace(result.record, request, result.run, ran)
 
-    def make_trace(self, recorded: Record, request: RunRequest, run: int, ran: Ran | None) -> Trace:
+    def make_trace(
+        self,
+        recorded: Record,
+        request: RunRequest,
+        run: int,
+        ran: Ran | None,
+        lanes: Lanes | None = None,
+    ) -> Trace:
         """Return what was written down of run number `run`, with the places of tasks in the program."""
         module, lowered, arrays = self.module, self.lowered, request.arrays
         given = zip(lowered.symbols, request.scalars, strict=True)
@@ -314,7 +321,7 @@ class LoadedProgram:
             "run": str(run),
             "schedule": "\n".join(map(print_directive, every_kind(module.schedule))),
         }
-        return Trace(lowered, recorded, sizes, _key_reader(lowered, arrays), about, ran)
+        return Trace(lowered, recorded, sizes, _key_reader(lowered, arrays), about, ran, lanes)
 
 
 def _cpu_ns(trace: int) -> int | None:

@@ -8,8 +8,9 @@ import numpy as np
 
 from pto_wsp import errors
 from pto_wsp._native import EngineError
+from pto_wsp.interp.network import WAITS, Fill, channel_ended, deadlock, unreceived
 from pto_wsp.interp.regions import scope_text
-from pto_wsp.interp.workload import negative_extent, refused, task_text
+from pto_wsp.interp.workload import Blocked, negative_extent, refused, task_text
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.check_texts import CheckText, scalars_text
 from pto_wsp.ir.evaluate import element_outside
@@ -84,6 +85,11 @@ class _Context:
         value = self.details[key]
         assert isinstance(value, int)
         return value
+
+    def numbers(self, key: str) -> list[int]:
+        values = self.details[key]
+        assert isinstance(values, (list, tuple))
+        return [int(value) for value in values]
 
     def tensor(self, key: str = "tensor") -> w.TensorParam:
         return self.module.entry_workload.tensors[self.number(key)]
@@ -493,9 +499,45 @@ def failure_of_native(kernel: KernelFunction, failure: Failure | None) -> Check:
     return Check(place, CheckText(message))
 
 
-_AFTER_THE_RUN = "run it after this run has ended, or `submit` both before you `wait`"
+def nested_run() -> errors.NestedRun:
+    """Return the error of a run that is started inside a run."""
+    hint = "run it after this run has ended, or `submit` both before you `wait`"
+    return errors.NestedRun(where="a run", loc=caller_location(), hint=hint)
+
+
+def _channel_ended(c: _Context) -> errors.PtoError:
+    process = c.module.entry_workload.processes[c.number("process")]
+    node = c.lowered.sites[c.number("pc")]
+    assert isinstance(node, (w.Send, w.Receive))
+    return channel_ended(process, node, c.number("received"))
+
+
+def _fills(c: _Context) -> list[Fill]:
+    """Return how full every channel is."""
+    numbers = iter(c.numbers("channels"))
+    return [Fill(c.lowered.tensors[tensor], *rest) for tensor, *rest in zip(*[numbers] * 4, strict=True)]
+
+
+def _deadlock(c: _Context) -> errors.PtoError:
+    network, numbers = c.module.entry_workload, iter(c.numbers("blocked"))
+    blocked: list[tuple[w.Process, Blocked]] = []
+    for process, pc, reason in zip(*[numbers] * 3, strict=True):
+        node = c.lowered.sites[pc]
+        assert isinstance(node, (w.Send, w.Receive))
+        blocked.append((network.processes[process], Blocked(node, WAITS[reason])))
+    return deadlock(network, blocked, _fills(c))
+
+
+def _unreceived_tokens(c: _Context) -> errors.PtoError:
+    found = unreceived(c.module.entry_workload, _fills(c))
+    assert found is not None
+    return found
+
 
 _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
+    "channel-ended": _channel_ended,
+    "deadlock": _deadlock,
+    "unreceived-tokens": _unreceived_tokens,
     "wrong-dtype": _wrong_dtype,
     "unknown-dtype": _unknown_dtype,
     "unsupported-array": _unknown_dtype,
@@ -533,7 +575,7 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "refused": _refused,
     "negative-extent": _negative_extent,
     "kernel-failed": _kernel_failed,
-    "nested-run": lambda c: errors.NestedRun(where="a run", loc=caller_location(), hint=_AFTER_THE_RUN),
+    "nested-run": lambda c: nested_run(),
     "run-in-flight-at-fork": _interrupted("it was in flight when the process forked"),
     "interpreter-exit": _interrupted("the interpreter is exiting"),
     "process-exit": _interrupted("the interpreter is exiting"),

@@ -12,12 +12,15 @@ import numpy as np
 
 from pto_wsp._native import FloatEnvironment
 from pto_wsp.errors import (
+    ChannelEnded,
+    Deadlock,
     KernelFailed,
     OverlappingArrays,
     ReadOnlyArray,
     RunInterrupted,
     TimeLimitReached,
     UnboundTensor,
+    UnreceivedTokens,
     UnsupportedByTarget,
     UnusableArray,
     WrongDType,
@@ -25,6 +28,8 @@ from pto_wsp.errors import (
     WrongShape,
 )
 from pto_wsp.interp.kernels import run_kernel
+from pto_wsp.interp.network import run_network
+from pto_wsp.interp.references import inside_run
 from pto_wsp.interp.workload import CallKernel, run_workload
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
@@ -70,14 +75,15 @@ class InterpretedRunner:
         poll = self._poll(request.time_limit_ns)
         figures, recorded = self.run_calling(request.arrays, request.scalars, self._caller(poll), poll)
         if request.progress is not None:
-            request.progress(figures.tasks)
+            with inside_run():
+                request.progress(figures.tasks)
         return figures, recorded
 
     def submit(self, request: RunRequest) -> EndedRun:
         """Run every task on this thread before returning."""
         try:
             return EndedRun(*self.run(request))
-        except (KernelFailed, TimeLimitReached) as error:
+        except (KernelFailed, TimeLimitReached, ChannelEnded, Deadlock, UnreceivedTokens) as error:
             return EndedRun(error)
 
     def call_kernel(
@@ -133,8 +139,9 @@ class InterpretedRunner:
         """Run every task in program order, with `call` running the kernels; `poll` may end the run."""
         bound, sizes = bind(self._module, arrays, scalars)
         start = time.perf_counter_ns()
+        run = run_network if self.workload.processes else run_workload
         with FloatEnvironment():
-            tasks = run_workload(self._module, bound, sizes, call, poll=poll)
+            tasks = run(self._module, bound, sizes, call, poll=poll)
         return InterpretedFigures(tasks, time.perf_counter_ns() - start), None
 
 

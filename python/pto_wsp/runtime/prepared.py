@@ -34,6 +34,7 @@ class Prepared:
         module = prepare(self.source).reached
         check_schedule(module, self.target.name)
         self.target.require_spaces(module)
+        self.target.require_networks(module.entry_workload)
         return module if self.target.evaluates_floats else settle_floats(module)
 
 

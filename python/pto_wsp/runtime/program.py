@@ -24,6 +24,7 @@ from pto_wsp.errors import (
     WrongValue,
     did_you_mean,
 )
+from pto_wsp.interp.references import IS_INSIDE_RUN
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
@@ -40,8 +41,10 @@ from pto_wsp.location import caller_location
 from pto_wsp.runtime.binding import RUN_OPTIONS, Binder, Bound
 from pto_wsp.runtime.chosen_schedules import ChosenSchedules, ScheduledProgram
 from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.explain import nested_run
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.interpreted import InterpretedFigures, InterpretedRunner, bind
+from pto_wsp.runtime.networks import require_one_order, require_separate
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.runtime.one_task import Chosen, OneTask, choose, compare_values, run_alone
 from pto_wsp.runtime.outcome import Figures, Runner, RunRequest, SimulatedFigures
@@ -172,6 +175,7 @@ class Program:
         first = ScheduledProgram("", self._prepared.module, runner)
         self._schedules = ChosenSchedules(made.name, first)
         self._binder = Binder(self._runner.workload, defaults)
+        self._is_network = bool(self._runner.workload.processes)
         self._unreported = (self._runner.compiles, self._runner.compile_ms)
         self._last: tuple[Figures, str, int, float] | None = None
 
@@ -353,10 +357,7 @@ class Program:
         values: Mapping[str, Any],
     ) -> tuple[Bound, RunRequest, ScheduledProgram]:
         """Return the bound values of a call, what its runner is given, and what runs it."""
-        described = context.ACTIVE.get()
-        if described is not None:
-            hint = "call the workload it was compiled from: its tasks become tasks of this one"
-            raise NestedRun(where=f"workload `{described.name}`", loc=caller_location(), hint=hint)
+        _require_outermost()
         if unnamed:
             expected = "values by name: " + ", ".join(f"{name}=..." for name in self._binder.params)
             raise WrongValue(name="argument 1", expected=expected, found="a value without a name")
@@ -367,6 +368,8 @@ class Program:
         scheduled = self._schedules.choose(lambda: RunSizes(*self._binder.sizes_of(bound)))
         self._schedules.current = scheduled
         level = scheduled.level if trace is None else _trace_level(trace)
+        if self._is_network:
+            self._require_network_run(bound, check, level)
         if progress is not None and not callable(progress):
             expected = "a function of one number, or None"
             raise WrongValue(name="progress", expected=expected, found=repr(progress))
@@ -375,6 +378,14 @@ class Program:
         has_check = check is not None
         request = RunRequest(bound.arrays, bound.scalars, count, level, has_check, progress, limit_ns)
         return bound, request, scheduled
+
+    def _require_network_run(self, bound: Bound, check: str | None, level: int) -> None:
+        """Refuse options and arrays that a run of a network does not take."""
+        if check is not None:
+            require_one_order(self._runner.workload, f"`check={check!r}`")
+        if level:
+            require_one_order(self._runner.workload, "`trace`")
+        require_separate(self.module, bound.arrays)
 
     def _compare(self, bound: Bound, options: tuple[object, ...]) -> Figures:
         """Run task after task, each on the target and in the interpreter."""
@@ -400,9 +411,11 @@ class Program:
         Raises:
             WrongValue: `which` is neither.
         """
+        require_one_order(self._runner.workload, "`task`")
         return OneTask(choose(which, indices), self._run_task)
 
     def _run_task(self, chosen: Chosen, values: Mapping[str, Any]) -> None:
+        _require_outermost()
         bound = self._binder.bind(values)
         arrays, sizes = bind(self.module, bound.arrays, bound.scalars)
         with FloatEnvironment():
@@ -428,6 +441,8 @@ class Program:
         Raises:
             PtoError: as `run` does.
         """
+        _require_outermost()
+        require_one_order(self._runner.workload, "`task_graph`")
         self._captured.check()
         bound = self._binder.bind(values)
         graph = InterpretedRunner(self.module).graph(bound.arrays, bound.scalars)
@@ -552,6 +567,7 @@ class Program:
                 choose the schedule.
             UnsupportedByTarget: the target emits no sources, or not those of this program.
         """
+        require_one_order(self._runner.workload, "`export`")
         module = with_defaults(self._schedules.require_one(folder), self._binder.numbers)
         write_tree(self._prepared.target.emit(module), folder, force=force)
 
@@ -581,6 +597,16 @@ class Program:
             CompileError: as `compile` raises.
         """
         return compile_module(read_program(path), target)
+
+
+def _require_outermost() -> None:
+    """Refuse a run while a workload is described, and in a task or a `progress` function of another run."""
+    described = context.ACTIVE.get()
+    if described is not None:
+        hint = "call the workload it was compiled from: its tasks become tasks of this one"
+        raise NestedRun(where=f"workload `{described.name}`", loc=caller_location(), hint=hint)
+    if IS_INSIDE_RUN.get():
+        raise nested_run()
 
 
 def _trace_level(trace: object) -> int:

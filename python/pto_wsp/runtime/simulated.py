@@ -23,7 +23,7 @@ from pto_wsp.runtime.device_costs import DeviceCosts, machine
 from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
 from pto_wsp.runtime.outcome import EndedRun, Figures, RunRequest, SimulatedFigures
 from pto_wsp.runtime.simulation_report import SimulationReport
-from pto_wsp.runtime.trace import Ran, Trace
+from pto_wsp.runtime.trace import Lanes, Ran, Trace
 from pto_wsp.support.record import record
 
 
@@ -65,7 +65,8 @@ class SimulatedRunner:
         found = None
         if result.record is not None:
             ran = Ran(loaded.module, Machine(0, {}, is_simulated=True))
-            found = loaded.make_trace(_SimulatedRecord(result, self._device), request, 0, ran)
+            kept = _SimulatedRecord(result, self._device)
+            found = loaded.make_trace(kept, request, 0, ran, kept.lanes())
         report = cache(lambda: SimulationReport(self._device, result, costs, found))
         return self._figures(figures, result, report), found if request.trace > 0 else None
 
@@ -157,9 +158,19 @@ class _SimulatedRecord:
     def times(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the core, and start and end in nanoseconds."""
         columns = self.result.times()
-        first = np.cumsum([0, *(kind.count for kind in self.device.cores)])[:-1]
-        core = first[columns["kind"]] + columns["core"]
+        core = self._first[columns["kind"]] + columns["core"]
         return core, self._ns(columns["start"]), self._ns(columns["end"])
+
+    def lanes(self) -> Lanes:
+        """Return the names of the cores, and the second core of each task."""
+        columns = self.result.times()
+        second = self._first[columns["second_kind"]] + columns["second"]
+        names = [f"{kind.name} {i}" for kind in self.device.cores for i in range(kind.count)]
+        return Lanes(self.device.name, names, np.where(columns["second_kind"] < 0, -1, second))
+
+    @property
+    def _first(self) -> np.ndarray:
+        return np.cumsum([0, *(kind.count for kind in self.device.cores)])[:-1]
 
     def _ns(self, cycles: np.ndarray) -> np.ndarray:
         return np.rint(cycles / self.device.clock_ghz).astype(np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 
 from pto_wsp import _native
 from pto_wsp.advice.advice import Advices
-from pto_wsp.advice.report import SIMULATED, LaneTimes, Report, StallTimes
+from pto_wsp.advice.report import SIMULATED, Report, StallTimes
 from pto_wsp.device.kernel_cost import KernelCost
 from pto_wsp.device.model import Device
 from pto_wsp.ir.kernel import KernelFunction
@@ -309,26 +309,7 @@ def _figures(device: Device, result: _native.SimResult, trace: Trace | None) -> 
     if trace is None:
         empty = Report(SIMULATED, makespan, 0, result.tasks, (), stalls, (), longest, (), (), Advices())
         return empty
-    known, lanes = trace.case().report, _lanes(device, result, makespan)
-    tasks = tuple(replace(task, lane=lanes[int(trace.worker[task.task])].name) for task in known.longest)
-    return replace(known, makespan_ns=makespan, lanes=lanes, stalls=stalls, longest=tasks)
-
-
-def _lanes(device: Device, result: _native.SimResult, makespan_ns: int) -> tuple[LaneTimes, ...]:
-    """Return what each core did."""
-    columns = result.times()
-    took = columns["end"] - columns["start"]
-    lanes: list[LaneTimes] = []
-    for number, kind in enumerate(device.cores):
-        first, second = columns["kind"] == number, columns["second_kind"] == number
-        core = np.r_[columns["core"][first], columns["second"][second]]
-        tasks = np.bincount(core, minlength=kind.count)
-        cycles = np.bincount(core, np.r_[took[first], took[second]], kind.count)
-        for i in range(kind.count):
-            busy = round(device.microseconds(cycles[i]) * 1e3)
-            name = f"{kind.name} {i}"
-            lanes.append(LaneTimes(name, kind.name, int(tasks[i]), busy, 0, makespan_ns - busy))
-    return tuple(lanes)
+    return replace(trace.case().report, makespan_ns=makespan, stalls=stalls)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[str]:

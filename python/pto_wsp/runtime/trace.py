@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -23,7 +23,7 @@ from pto_wsp.visualize.drawing import to_svg
 from pto_wsp.visualize.graph import MOST_BOXES
 from pto_wsp.visualize.perfetto import PerfettoWriter
 from pto_wsp.visualize.report import run_report
-from pto_wsp.visualize.timeline import Timeline, timeline_drawing
+from pto_wsp.visualize.timeline import NO_CALLS, Timeline, timeline_drawing
 
 if TYPE_CHECKING:
     from pto_wsp.advice.advice import Advices
@@ -111,6 +111,21 @@ class Ran:
     machine: Machine
 
 
+@record
+class Lanes:
+    """The lanes of a run on a simulated device.
+
+    Attributes:
+        device: name of the device.
+        names: of the cores.
+        second: index of another core that each task takes too, or -1.
+    """
+
+    device: str
+    names: Sequence[str]
+    second: np.ndarray
+
+
 class Trace:
     """The tasks of one run, in program order.
 
@@ -127,7 +142,9 @@ class Trace:
         reader: ExtentReader,
         about: Mapping[str, str] | None = None,
         ran: Ran | None = None,
+        lanes: Lanes | None = None,
     ) -> None:
+        self._lanes = ((), NO_CALLS) if lanes is None else (lanes.names, lanes.second)
         tasks = ((number, node) for number, node in lowered.sites.items() if isinstance(node, w.Task))
         self._sites = dict(sorted(tasks))
         self._loops = lowered.enclosing
@@ -136,7 +153,7 @@ class Trace:
         self._record = recorded
         self._sizes = sizes
         self._reader = reader
-        self._about = dict(about or {})
+        self._about = dict(about or {}) | ({} if lanes is None else {"device": lanes.device})
         self._ran = ran
 
     @cached_property
@@ -264,7 +281,7 @@ class Trace:
         """
         sites = self._places[0]
         with Path(path).open("w", encoding="utf-8") as file:
-            with PerfettoWriter(file, *self._times, self._about, self.num_workers) as out:
+            with PerfettoWriter(file, *self._times, self._about, self.num_workers, *self._lanes) as out:
                 for number, node in self._sites.items():
                     rows = np.flatnonzero(sites == number)
                     keys = [self.column(key, rows) for key in node.keys]
@@ -297,6 +314,7 @@ class Trace:
             self.tensors,
             [self._call(number) for number in self._sites],
             call,
+            *self._lanes,
         )
 
     def _call(self, site: int) -> CallSite:

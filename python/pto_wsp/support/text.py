@@ -1,9 +1,14 @@
-"""A writer of indented text."""
+"""A writer of indented text, and numbers with nouns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: `1 token`, `2 tokens`."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 class TextWriter:

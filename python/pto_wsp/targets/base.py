@@ -14,6 +14,7 @@ from pto_wsp.ir.check_texts import CheckText
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
+from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
@@ -202,11 +203,13 @@ class Target(ABC):
         name: as in `compile(target=...)`.
         evaluates_floats: whether a workload's float arithmetic is evaluated during a run. Otherwise a pass
             computes it before the run.
+        runs_networks: whether it runs networks of processes.
         spaces: memories that it places tiles and tensors in where a program asks for them.
     """
 
     name: ClassVar[str]
     evaluates_floats: ClassVar[bool] = False
+    runs_networks: ClassVar[bool] = False
     spaces: ClassVar[frozenset[Space]] = frozenset()
 
     @abstractmethod
@@ -240,6 +243,13 @@ class Target(ABC):
                 what = f"the memory `{space.value}`, in which `{name}` is to lie"
                 reason = "leave it open: then the target chooses where it lies"
                 raise UnsupportedByTarget(target=self.name, what=what, reason=reason, loc=function.loc)
+
+    def require_networks(self, workload: WorkloadFunction) -> None:
+        """Raise UnsupportedByTarget if a workload is a network, and this target runs none."""
+        if workload.processes and not self.runs_networks:
+            reason = "it runs workloads of one program order: compile for `interp`"
+            loc = workload.processes[0].loc
+            raise UnsupportedByTarget(target=self.name, what="a network of processes", reason=reason, loc=loc)
 
     def preferences(self) -> Preferences:
         """Return what operators choose by. Results do not depend on it."""

@@ -1,15 +1,22 @@
-"""Every target by name. A target of this package is loaded when it is first asked for."""
+"""Every target by name: those of this package, of installed packages, and of this process.
+
+A target is loaded when it is first asked for. A package lists its targets as entry points of `GROUP`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pto_wsp.device.model import Device
 from pto_wsp.errors import NameClash, UnknownTarget, WrongValue, did_you_mean
 from pto_wsp.location import caller_location
 from pto_wsp.targets.base import Target
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 def _cpu() -> Target:
@@ -36,8 +43,14 @@ def _sim() -> Target:
 
 TARGETS: dict[str, Callable[[], Target]] = {"cpu": _cpu, "arm64": _arm64, "interp": _interp, "sim": _sim}
 
+_OURS = frozenset(TARGETS)
+
 DEFAULT_DEVICE = "ascend_910b"
 """What `sim` simulates unless a device is given."""
+
+
+GROUP = "pto_wsp.targets"
+"""Entry points of installed packages: the name of a target, and its class."""
 
 
 def simulator(device: str | Path | Device, has_values: bool = True) -> Target:
@@ -70,7 +83,7 @@ def register_target(target: Target) -> None:
         raise WrongValue(
             name="target", expected="an instance of Target", found=repr(target), loc=caller_location()
         )
-    if target.name in TARGETS:
+    if target.name in names():
         raise NameClash(kind="targets", name=target.name)
     TARGETS[target.name] = lambda: target
 
@@ -81,11 +94,47 @@ def get(name: str) -> Target:
     Raises:
         UnknownTarget: there is none.
     """
-    if not isinstance(name, str) or name not in TARGETS:
-        raise UnknownTarget(name=name, advice=did_you_mean(str(name), TARGETS))
+    if not isinstance(name, str) or (name not in TARGETS and name not in _installed()):
+        raise UnknownTarget(name=name, advice=did_you_mean(str(name), names()))
     return _made(name)
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all targets."""
+    return *TARGETS, *(name for name in _installed() if name not in TARGETS)
 
 
 @cache
 def _made(name: str) -> Target:
-    return TARGETS[name]()
+    return TARGETS[name]() if name in TARGETS else _loaded(_installed()[name])
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    """Return the targets of installed packages.
+
+    Raises:
+        NameClash: two have one name, or one has the name of a target of this package.
+    """
+    from importlib.metadata import entry_points  # reads the list of packages: only where a name is not ours
+
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        if point.name in found or point.name in _OURS:
+            raise NameClash(kind="targets of installed packages", name=point.name)
+        found[point.name] = point
+    return found
+
+
+def _loaded(point: EntryPoint) -> Target:
+    """Make the target of an entry point.
+
+    Raises:
+        WrongValue: it is not a target of this name.
+    """
+    kind = point.load()
+    made = kind() if isinstance(kind, type) and issubclass(kind, Target) else kind
+    if not isinstance(made, Target) or made.name != point.name:
+        expected = f"a subclass of Target with the name `{point.name}`"
+        raise WrongValue(name=f"entry point {point.value}", expected=expected, found=repr(kind))
+    return made

@@ -21,6 +21,9 @@ def support(target: str, policy: Policy[..., Directive]) -> Support:
 def require_support(target: str, module: Module) -> None:
     """Raise UnsupportedByTarget at the first directive of a module's schedule that a target refuses."""
     for directive in module.schedule:
+        if module.entry_workload.processes:
+            reason = "schedules of networks are not supported: each process runs its tasks in program order"
+            raise _refused(target, directive, reason, "take the policy back", " of a network")
         found = support(target, directive.policy)
         if isinstance(found, Refused):
             policies = DIRECTIVES[directive.kind].policies.values()

@@ -208,9 +208,16 @@ class _Flags(TypedDict, total=False):
     is_distinct: bool
     columns: int
     axis: str
+    channel: w.Ring
 
 
-_FLAGS = {"local": "is_local", "distinct": "is_distinct", "columns": "columns", "offsets": "axis"}
+_FLAGS = {
+    "local": "is_local",
+    "distinct": "is_distinct",
+    "columns": "columns",
+    "offsets": "axis",
+    "depth": "channel",
+}
 """Fields of a tensor by the flag that sets them."""
 
 
@@ -219,7 +226,7 @@ def _flags(cursor: Cursor) -> _Flags:
     found: _Flags = {}
     while True:
         token = cursor.token
-        flag = cursor.word(_FLAGS, "`local`, `distinct`, `columns = n` or `offsets = %axis`")
+        flag = cursor.word(_FLAGS, "`local`, `distinct`, `columns = n`, `offsets = %axis` or `depth = n`")
         if _FLAGS[flag] in found:
             raise RepeatedText(kind="flag", name=flag, loc=cursor.place(token))
         match flag:
@@ -229,6 +236,8 @@ def _flags(cursor: Cursor) -> _Flags:
             case "offsets":
                 cursor.expect("=")
                 found["axis"] = cursor.take(NAME, "the axis whose rows the offsets bound").text[1:]
+            case "depth":
+                found["channel"] = _channel(cursor)
             case "distinct":
                 found["is_distinct"] = True
             case _:
@@ -236,3 +245,24 @@ def _flags(cursor: Cursor) -> _Flags:
         if cursor.accept("}"):
             return found
         cursor.expect(",")
+
+
+def _channel(cursor: Cursor) -> w.Ring:
+    """Read what makes a tensor the ring of a channel, after `depth`."""
+    cursor.expect("=")
+    depth = cursor.integer("the depth of the channel")
+    cursor.expect(",")
+    cursor.expect("latency")
+    cursor.expect("=")
+    latency = cursor.integer("the latency in cycles")
+    scalars: list[str] = []
+    if cursor.at(","):
+        cursor.skip()
+        cursor.expect("scalars")
+        cursor.expect("=")
+        cursor.expect("[")
+        while not cursor.accept("]"):
+            if scalars:
+                cursor.expect(",")
+            scalars.append(cursor.take(WORD, "the name of a scalar").text)
+    return w.Ring(depth, tuple(scalars), latency)

@@ -24,7 +24,7 @@ _PARTS_OF_LOOPS = {"start": LoopStart, "len": LoopExtent}
 Find = Callable[[Cursor, Token], k.KernelFunction | w.WorkloadFunction]
 """Returns the function that a token names."""
 
-_STATEMENTS = ("FOR", "IF", "CALL", "REFUSE", "return")
+_STATEMENTS = ("FOR", "IF", "CALL", "REFUSE", "PROCESS", "SEND", "RECEIVE", "return")
 _KINDS = (w.PARALLEL, w.SEQUENTIAL, w.RANGE)
 
 
@@ -92,6 +92,15 @@ class _WorkloadBody(Body[w.Node]):
                 return self.call(cursor)
             case "REFUSE":
                 return self.refusal(cursor)
+            case "PROCESS":
+                cursor.skip()
+                name = cursor.take(FUNCTION, "a process: `@name`").text[1:]
+                cursor.end()
+                return w.Process(name, self.inside("ENDPROCESS"), cursor.whole)
+            case "SEND":
+                return self.send(cursor)
+            case "RECEIVE":
+                return self.receive(cursor)
         refuse_known(cursor)
         cursor.word(_STATEMENTS, "a statement")
         cursor.fail("a statement", token=token)
@@ -159,6 +168,59 @@ class _WorkloadBody(Body[w.Node]):
                 raise RepeatedText(kind="attribute", name=token.text, loc=cursor.place(token))
         cursor.expect("}")
         return kind, is_tiled, name
+
+    # --- processes ---
+
+    def inside(self, end: str, *names: Token, cursor: Cursor | None = None) -> tuple[w.Node, ...]:
+        """Read a block up to `end`, in which the variables `names` are known."""
+        for token in names:
+            if token.text[1:] in self.scalars:
+                assert cursor is not None
+                raise RepeatedText(kind="variable", name=token.text[1:], loc=cursor.place(token))
+            self.scalars[token.text[1:]] = i64
+        body = self.block((end,))
+        self.close(end)
+        for token in names:
+            del self.scalars[token.text[1:]]
+        return body
+
+    def send(self, cursor: Cursor) -> w.Send:
+        cursor.skip()
+        channel = cursor.name("a channel")
+        cursor.expect("(")
+        scalars: list[Expr] = []
+        while not cursor.accept(")"):
+            if scalars:
+                cursor.expect(",")
+            scalars.append(read_expression(cursor, self))
+        cursor.expect("->")
+        names = self.names(cursor)
+        cursor.end()
+        body = self.inside("ENDSEND", *names, cursor=cursor)
+        slot, index = (token.text[1:] for token in names)
+        return w.Send(channel, slot, index, tuple(scalars), body, cursor.whole)
+
+    def names(self, cursor: Cursor) -> list[Token]:
+        """Read the variables of the buffer and of the number of a token."""
+        slot = cursor.take(NAME, "the variable of the buffer")
+        cursor.expect(",")
+        return [slot, cursor.take(NAME, "the variable of the token's number")]
+
+    def receive(self, cursor: Cursor) -> w.Receive:
+        cursor.skip()
+        channel = cursor.name("a channel")
+        cursor.expect("->")
+        names = self.names(cursor)
+        while cursor.accept(","):
+            names.append(cursor.take(NAME, "the variable of a scalar"))
+        ends_loop = cursor.accept("{")
+        if ends_loop:
+            cursor.expect("ends_loop")
+            cursor.expect("}")
+        cursor.end()
+        body = self.inside("ENDRECEIVE", *names, cursor=cursor)
+        slot, index, *scalars = (token.text[1:] for token in names)
+        return w.Receive(channel, slot, index, tuple(scalars), ends_loop, body, cursor.whole)
 
     def refusal(self, cursor: Cursor) -> w.Refuse:
         cursor.skip()

@@ -19,6 +19,7 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.passes.pipeline import PASSES, PipelineStep, parse_pipeline, prepare, run_pipeline
 from pto_wsp.prove.prove import prove
+from pto_wsp.prove.waits import symbolic_waits
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.prepared import Prepared, check_schedule
@@ -89,7 +90,11 @@ def _files_of(path: str) -> list[str]:
 
 def prove_(args: Namespace) -> int:
     """Prove for all sizes that iterations of `P` are independent and regions lie in their tensors."""
-    proof = prove(verify(with_entry(read_module(args.file), args.entry)))
+    module = verify(with_entry(read_module(args.file), args.entry))
+    if args.waits:
+        write_text("".join(f"{wait}\n" for wait in symbolic_waits(module)), None)
+        return 0
+    proof = prove(module)
     findings = proof.findings if args.all else (*proof.refuted, *proof.unknown)
     write_text("".join(f"{finding}\n" for finding in findings) + proof.summary + "\n", None)
     return 1 if proof.refuted else 0
@@ -139,7 +144,7 @@ def _kernel_code(module: Module, target: Target, name: str | None) -> str:
 
 def targets(_: Namespace) -> None:
     """List the targets."""
-    for name in registry.TARGETS:
+    for name in registry.names():
         doc = (type(registry.get(name)).__doc__ or "").splitlines()[0]
         print(f"{name:<12} {doc}")
 
@@ -164,11 +169,11 @@ def info(args: Namespace) -> None:
         "python": lambda: sys.version.split()[0],
         **{
             name: fact
-            for target in registry.TARGETS
+            for target in registry.names()
             for name, fact in registry.get(target).facts(cache).items()
         },
         "cache": lambda: cache.directory,
-        "targets": lambda: ", ".join(registry.TARGETS),
+        "targets": lambda: ", ".join(registry.names()),
         "passes": lambda: ", ".join(PASSES),
     }
     for name, value in rows.items():

@@ -100,6 +100,8 @@ def _add_prove(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     command.add_argument("file", metavar="FILE", help="a `.pto` file")
     command.add_argument("--entry", metavar="NAME", help="the function; the module's entry without it")
     command.add_argument("--all", action="store_true", help="print what is proved, too")
+    waits = "print which earlier tasks each task waits for, as expressions of its loop variables, instead"
+    command.add_argument("--waits", action="store_true", help=waits)
 
 
 def _add_opt(found: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

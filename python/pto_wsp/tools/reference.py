@@ -68,6 +68,15 @@ SUBJECTS: dict[str, Subject] = {
         All="ALL",
         Handle="Handle",
     ),
+    "networks": _subject(
+        "Networks of processes",
+        "Processes with program orders of their own, connected by channels. [Processes](../processes.md) is "
+        "the guide.",
+        "Channel lang.workload.channels.ChannelToken process network replicate "
+        "lang.workload.networks.ProcessFunction",
+        ChannelToken="ChannelToken",
+        ProcessFunction="ProcessFunction",
+    ),
     "data": _subject(
         "Tensors, axes and element types",
         "Parameters of workloads and kernels. Element types: "

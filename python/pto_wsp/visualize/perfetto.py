@@ -13,9 +13,11 @@ import numpy as np
 
 from pto_wsp.errors import UnusableFile
 from pto_wsp.visualize.calls import CallSite
-from pto_wsp.visualize.timeline import REASONS, STALLS, Timeline
+from pto_wsp.visualize.timeline import NO_CALLS, REASONS, STALLS, Timeline
 
 _ROWS_AT_ONCE = 1 << 14
+SECOND = "second lane"
+_APART = ("stretch", SECOND)
 
 
 class PerfettoWriter:
@@ -33,8 +35,12 @@ class PerfettoWriter:
         end_ns: np.ndarray,
         about: Mapping[str, str],
         num_workers: int = 0,
+        lanes: Sequence[str] = (),
+        second: np.ndarray = NO_CALLS,
     ) -> None:
         self._file = file
+        self._lanes = lanes
+        self._second = second
         self._about = about
         self._num_workers = num_workers
         self._worker = worker
@@ -47,9 +53,10 @@ class PerfettoWriter:
         about = json.dumps(dict(self._about))
         self._file.write(f'{{"displayTimeUnit":"ns","otherData":{about},"traceEvents":[\n')
         self._file.write('{"ph":"M","pid":0,"name":"process_name","args":{"name":"pto-wsp"}}')
-        form = '{"ph":"M","pid":0,"tid":%d,"name":"thread_name","args":{"name":"worker %d"}}'
-        lanes = np.arange(max(self._num_workers, int(self._worker.max(initial=-1)) + 1))
-        self._write(form, [lanes, lanes])
+        for lane in range(max(self._num_workers, int(self._worker.max(initial=-1)) + 1)):
+            name = json.dumps(self._lanes[lane] if self._lanes else f"worker {lane}")
+            args = f'"name":"thread_name","args":{{"name":{name}}}'
+            self._file.write(f',\n{{"ph":"M","pid":0,"tid":{lane},{args}}}')
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -66,6 +73,15 @@ class PerfettoWriter:
         )
         start, end = self._start_ns[rows], self._end_ns[rows]
         self._write(form, [self._worker[rows], *keys, *_us(start), *_us(end - start), rows])
+        if len(self._second):
+            self._on_second(kernel, rows[self._second[rows] >= 0])
+
+    def _on_second(self, kernel: str, rows: np.ndarray) -> None:
+        """Write the other lanes that tasks take."""
+        form = f'{{"ph":"X","pid":0,"tid":%d,"name":{_quoted(kernel)},"cat":"{SECOND}","ts":%d.%03d,'
+        form += '"dur":%d.%03d,"args":{"task":%d}}'
+        start, took = self._start_ns[rows], self._end_ns[rows] - self._start_ns[rows]
+        self._write(form, [self._second[rows], *_us(start), *_us(took), rows])
 
     def arrows(self, dependences: np.ndarray, tensors: Sequence[str]) -> None:
         """Write an arrow for each row (task, one that depended on it, index in `REASONS`, in `tensors`)."""
@@ -144,7 +160,13 @@ def parse_timeline(text: str, path: str | Path = "trace") -> Timeline:
         trace = json.loads(text)
         events = [event for event in trace["traceEvents"] if event["ph"] != "M"]
         lanes = [event for event in events if event["ph"] == "X" and event["pid"] == 0]
-        tasks = {event["args"]["task"]: event for event in lanes if event.get("cat") != "stretch"}
+        tasks = {event["args"]["task"]: event for event in lanes if event.get("cat") not in _APART}
+        second = {event["args"]["task"]: event["tid"] for event in lanes if event.get("cat") == SECOND}
+        names = [
+            str(event["args"]["name"])
+            for event in trace["traceEvents"]
+            if event["ph"] == "M" and event["pid"] == 0 and event["name"] == "thread_name"
+        ]
         ordered = [tasks[number] for number in range(len(tasks))]
         calls = [_call(event) for event in ordered]
         places = {call: i for i, call in enumerate(dict.fromkeys(calls))}
@@ -162,13 +184,13 @@ def parse_timeline(text: str, path: str | Path = "trace") -> Timeline:
             _table(_walks(events), 4),
             _table(_stalls(events), 4),
             about,
-            sum(
-                e["ph"] == "M" and e["pid"] == 0 and e["name"] == "thread_name" for e in trace["traceEvents"]
-            ),
+            len(names),
             _table((_span(event) for event in lanes if event.get("cat") == "stretch"), 3),
             tensors,
             [*places],
             _column(places[call] for call in calls),
+            [] if all(name.startswith("worker ") for name in names) else names,
+            _column(int(second.get(number, -1)) for number in range(len(tasks))) if second else NO_CALLS,
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"it is not a trace that `Trace.save` wrote ({type(error).__name__}: {error})"

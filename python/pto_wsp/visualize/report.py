@@ -133,7 +133,10 @@ def _figures(run: Timeline) -> str:
     figures = (
         (f"{len(run.kernel):,}", "tasks"),
         (f"{len(run.dependences):,}", "dependences"),
-        (duration_text(run.span_ns), f"on {len(run.workers)} worker{'s' if len(run.workers) != 1 else ''}"),
+        (
+            duration_text(run.span_ns),
+            f"on {len(run.workers)} {run.noun}{'s' if len(run.workers) != 1 else ''}",
+        ),
         (f"{len(run.kernel) / run.span_ns * 1e6:,.0f}", "tasks per ms"),
         (duration_text(longest), f"longest chain of tasks, {longest / run.span_ns:.0%} of the run"),
     )
@@ -185,11 +188,11 @@ def _kernel_table(run: Timeline) -> str:
 
 def _worker_table(run: Timeline) -> str:
     rows = []
-    for worker in run.workers:
+    for worker in run.drawn:
         parts = (run.busy_of(worker), run.walking_of(worker), run.waiting_of(worker))
         times = [total_ns(spans) for spans in parts]
         shown = [text for ns in times for text in (duration_text(ns), f"{ns / run.span_ns:.1%}")]
-        rows.append((f"worker {worker}", f"{len(parts[0]):,}", *shown))
+        rows.append((run.lane_name(worker), f"{len(parts[0]):,}", *shown))
     return html_table(("", "tasks", "busy", "share", "expands", "share", "waits", "share"), rows)
 
 

@@ -60,6 +60,8 @@ class Timeline:
         tensors: names of the tensors.
         calls: the places of the program that made the tasks, or nothing.
         call: index into `calls`, or nothing.
+        lanes: names of the lanes of workers if these are not threads: cores of a simulated device.
+        second: index of another lane that each task takes too, or -1; nothing means no task does.
     """
 
     kernels: Sequence[str]
@@ -77,6 +79,8 @@ class Timeline:
     tensors: Sequence[str] = ()
     calls: Sequence[CallSite] = ()
     call: np.ndarray = NO_CALLS
+    lanes: Sequence[str] = ()
+    second: np.ndarray = NO_CALLS
 
     @property
     def shown(self) -> list[int]:
@@ -88,6 +92,25 @@ class Timeline:
     def workers(self) -> range:
         """Indices of the workers, those that ran no task among them."""
         return range(max(self.num_workers, int(self.worker.max(initial=-1)) + 1))
+
+    @property
+    def drawn(self) -> Sequence[int]:
+        """The workers that have a lane in pictures: of a simulated device, the cores that ran tasks."""
+        return [lane for lane in self.workers if len(self.tasks_of(lane))] if self.lanes else self.workers
+
+    def lane_name(self, worker: int) -> str:
+        """Return what the lane of a worker is called."""
+        return self.lanes[worker] if self.lanes else f"worker {worker}"
+
+    @property
+    def noun(self) -> str:
+        """What workers are called."""
+        return "core" if self.lanes else "worker"
+
+    def tasks_of(self, worker: int) -> np.ndarray:
+        """Return the numbers of the tasks of a worker."""
+        is_own = self.worker == worker
+        return np.flatnonzero(is_own | (self.second == worker) if len(self.second) else is_own)
 
     @property
     def begin_ns(self) -> int:
@@ -103,7 +126,7 @@ class Timeline:
 
     def busy_of(self, worker: int) -> np.ndarray:
         """Return [n, 2]: start and end of each task of a worker, in order."""
-        rows = np.flatnonzero(self.worker == worker)
+        rows = self.tasks_of(worker)
         rows = rows[np.argsort(self.start_ns[rows], kind="stable")]
         return np.stack([self.start_ns[rows], self.end_ns[rows]], axis=1)
 
@@ -149,10 +172,10 @@ def timeline_drawing(run: Timeline) -> Drawing:
     Its size does not grow with the number of tasks. A task of 4 pixels or more is a bar of its own; shorter
     tasks of one lane that are less than half a pixel apart share a bar.
     """
-    workers, dispatchers = run.workers, np.unique(run.walks[:, 0]).tolist()
+    workers, dispatchers = run.drawn, np.unique(run.walks[:, 0]).tolist()
     bottom = _TOP + (len(workers) + len(dispatchers)) * (_LANE + _GAP)
     shapes: list[Shape] = _heading(run)
-    names = [*(f"worker {lane}" for lane in workers), *(f"dispatcher {lane}" for lane in dispatchers)]
+    names = [*map(run.lane_name, workers), *(f"dispatcher {lane}" for lane in dispatchers)]
     for row, name in enumerate(names):
         shapes += _lane(_TOP + row * (_LANE + _GAP), name)
     shapes += _axis(bottom, run.span_ns)
@@ -173,13 +196,14 @@ def _entries(run: Timeline) -> list[tuple[str, str]]:
 
 def _heading(run: Timeline) -> list[Shape]:
     num_workers = len(run.workers)
-    busy = int((run.end_ns - run.start_ns).sum()) / (run.span_ns * max(1, num_workers))
+    busy = sum(total_ns(run.busy_of(lane)) for lane in run.workers) / (run.span_ns * max(1, num_workers))
     tasks = f"{len(run.kernel):,} task{'' if len(run.kernel) == 1 else 's'}"
-    on = f"{num_workers} worker{'' if num_workers == 1 else 's'}"
+    on = f"{num_workers} {run.noun}{'' if num_workers == 1 else 's'}"
+    on += f" of {run.about['device']}" if "device" in run.about else ""
     title = f"{tasks} on {on} in {duration_text(run.span_ns)}"
     return [
         Text(_LEFT, 26, title, 16, is_bold=True),
-        Text(_LEFT, 46, f"workers busy {busy:.0%} of the time", 12, PALE),
+        Text(_LEFT, 46, f"{run.noun}s busy {busy:.0%} of the time", 12, PALE),
     ]
 
 
@@ -198,7 +222,8 @@ def _worker(run: Timeline, y: float, lane: int) -> list[Shape]:
         ):
             shapes += _bars(run, y, spans, name, colour, is_task=False)
     for rank, index in enumerate(run.shown):
-        rows = (run.worker == lane) & (run.kernel == index)
+        rows = run.tasks_of(lane)
+        rows = rows[run.kernel[rows] == index]
         spans = np.stack([run.start_ns[rows], run.end_ns[rows]], axis=1)
         shapes += _bars(run, y, spans, run.kernels[index], colour_of(rank))
     busy = total_ns(run.busy_of(lane)) / run.span_ns

@@ -58,6 +58,9 @@ NODES = (
     w.Set("v", A),
     w.Refuse("tier", (1,), A),
     w.WorkloadCall("g", (BOX, A)),
+    w.Process("p", (TASK,)),
+    w.Send("c", "s", "n", (A, B), (TASK,)),
+    w.Receive("c", "s", "n", ("m",), True, (TASK,)),
 )
 
 

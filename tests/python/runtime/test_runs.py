@@ -19,6 +19,7 @@ from pto_wsp import (
     DenseDyn,
     InOut,
     P,
+    Program,
     Run,
     RunStats,
     Schedule,
@@ -221,6 +222,15 @@ def test_a_run_cannot_be_waited_for_inside_a_run() -> None:
     with pytest.raises(NestedRun):
         CPU.run(X=zeros(), k=1, progress=lambda done: first.wait())
     first.cancel()
+
+
+@pytest.mark.parametrize("inner", [CPU, INTERP])
+def test_the_interpreter_runs_nothing_inside_a_run(inner: Program) -> None:
+    with pytest.raises(NestedRun):
+        INTERP.run(X=zeros(), k=1, progress=lambda done: inner.run(X=zeros(), k=1))
+    with pytest.raises(NestedRun):
+        INTERP.run(X=zeros(), k=1, progress=lambda done: inner.task(0).run(X=zeros(), k=1))
+    inner.run(X=zeros(), k=1)
 
 
 def test_a_run_cannot_be_copied() -> None:

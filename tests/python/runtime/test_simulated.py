@@ -1,6 +1,7 @@
 """The target `sim`: values of the cpu, and a clock that keeps every order."""
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from pto_wsp.errors import CyclesDiffer, NothingRecorded, NotSimulated, Unsuppor
 from pto_wsp.ir.schedule import DEFAULT
 from pto_wsp.runtime.program import Program, compile_module
 from pto_wsp.simulation import compare, expect_cycles, report_of
+from pto_wsp.visualize.perfetto import read_timeline
 from tests.generators.drawing import tries
 from tests.generators.schedules import schedules
 from tests.generators.workloads import Sample, samples
@@ -376,3 +378,32 @@ def test_dispatchers_wait_for_values_that_tasks_write() -> None:
     chosen = [b for b in range(6) if table[b, 0] > 0]
     for task, b in enumerate(chosen, start=6):  # a dispatcher sees an end 600 ns later
         assert made[task] >= complete[b], (task, b)
+
+
+@kernel
+def weighted(x: In[Tile[16, 64, f32]], w: In[Tile[64, 64, f32]], y: Out[Tile[16, 64, f32]]):
+    pto.store(y, pto.exp(pto.matmul(x, w)))
+
+
+@workload
+def weigh(X: Tensor[f32, "n", 16, 64], W: Tensor[f32, 64, 64], Y: Tensor[f32, "n", 16, 64]):
+    for i in P("n"):
+        weighted[i](x=X[i], w=W, y=Y[i])
+
+
+def test_a_task_of_two_cores_is_in_both_lanes_of_a_picture(tmp_path: Path) -> None:
+    program = weigh.compile(target="sim")
+    values: dict[str, Any] = {**arrays(5), "W": np.zeros((64, 64), np.float32)}
+    program.run(trace=True, **values)
+    assert program.trace is not None
+    program.trace.save(tmp_path / "run.json")
+    for run in (program.trace.timeline(), read_timeline(tmp_path / "run.json")):
+        assert [run.lane_name(lane) for lane in run.drawn] == [
+            *(f"cube {i}" for i in range(5)),
+            *(f"vector {i}" for i in range(5)),
+        ]
+        assert (run.second == run.worker + 24).all()
+        assert len(run.busy_of(0)) == len(run.busy_of(24)) == 1
+    picture = program.trace.to_svg()
+    assert "5 tasks on 72 cores of ascend_910b" in picture and "vector 4" in picture
+    assert program.report().lanes[24].busy_ns == program.report().lanes[0].busy_ns > 0

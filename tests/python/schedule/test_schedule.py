@@ -213,8 +213,10 @@ def test_refusals_say_where_and_what_else_there_is() -> None:
 
 
 def test_directives_of_later_versions_are_refused_by_name() -> None:
-    with pytest.raises(NotYetSupported, match="spatial_map"):
-        totals.spatial_map(2)
+    for name in ("affinity", "prefetch", "fuse_tasks", "spatial_map"):
+        for scheduled in (totals, Schedule()):
+            with pytest.raises(NotYetSupported, match=name):
+                getattr(scheduled, name)(2)
     with pytest.raises(AttributeError):
         Schedule().nonsense  # noqa: B018
 

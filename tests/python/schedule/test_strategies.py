@@ -9,7 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pto_wsp import DispatchPolicy, Ragged, Schedule, Strategies, TracePolicy
+from pto_wsp import (
+    DispatchPolicy,
+    In,
+    Out,
+    P,
+    Ragged,
+    Schedule,
+    Strategies,
+    Tensor,
+    Tile,
+    TracePolicy,
+    f32,
+    kernel,
+    pto,
+    stage,
+    workload,
+)
 from pto_wsp.errors import BadKey, UnknownName, UnsupportedByTarget, UnusableFile, WrongValue
 from tests.python.schedule.programs import totals
 
@@ -69,6 +85,64 @@ def test_runs_choose_by_sizes_and_lengths() -> None:
     program.reschedule(Schedule())
     program.run(**arguments([70] * 8))
     assert program.stats.schedule == "" and program.schedule == Schedule()
+
+
+@kernel
+def indexer(x: In[Tile[1, 8, f32]], s: Out[Tile[1, 8, f32]]):
+    pto.store(s, x * 2.0)
+
+
+@kernel
+def attention(s: In[Tile[1, 8, f32]], y: Out[Tile[1, 8, f32]]):
+    pto.store(y, pto.exp(s))
+
+
+@workload
+def deepseek(
+    lens: Ragged["batch"],
+    X: Tensor[f32, "tokens", 1, 8],
+    S: Tensor[f32, "tokens", 1, 8],
+    Y: Tensor[f32, "tokens", 1, 8],
+):
+    for b in P("batch"):
+        for t in P(lens[b]):
+            indexer[b, t](x=X[lens[b][t]], s=S[lens[b][t]])
+            attention[b, t](s=S[lens[b][t]], y=Y[lens[b][t]])
+
+
+def select_schedule(s: Any) -> str:
+    if s.batch >= 8 and s.lens.mean() > 4096:
+        return "pipeline"
+    return "batch-locality" if s.batch >= 4 else "default"
+
+
+SPECIFIED = Strategies(
+    {
+        "default": Schedule().order_by(lambda t: t.kernel, lambda t: t.b),
+        "batch-locality": Schedule().order_by(lambda t: t.b, lambda t: t.kernel),
+        "interleaved": Schedule().interleave(lambda t: t.b, 4).order_by(lambda t: t.kernel),
+        "pipeline": Schedule()
+        .pipeline(stage(indexer, cores=8), stage(attention, cores=16))
+        .concurrent(lambda t: t.b, max=4),
+    },
+    choose=select_schedule,
+)
+
+
+def test_the_sample_of_the_specification() -> None:
+    """The schedules of specification 001, section 4.1, chosen as in section 4.2."""
+    program = deepseek.compile("cpu")
+    program.reschedule(SPECIFIED)
+    for lengths, name in (([3, 5], "default"), ([7] * 5, "batch-locality"), ([4097] * 8, "pipeline")):
+        x = np.random.default_rng(0).standard_normal((sum(lengths), 1, 8), np.float32)
+        found = []
+        for workers in (1, 3):
+            y = np.empty_like(x)
+            program.run(lens=Ragged.lengths(lengths), X=x, S=np.empty_like(x), Y=y, workers=workers)
+            assert program.stats is not None and program.stats.schedule == name
+            found.append(y)
+        assert found[0].tobytes() == found[1].tobytes()
+        np.testing.assert_allclose(found[0], np.exp(2 * x), rtol=1e-5)
 
 
 def test_threads_that_choose_do_not_disturb_each_other() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pto_wsp import In, Out, P, Schedule, TaskWindow, Tensor, Tile, f32, kernel, pto, workload
-from pto_wsp.errors import CannotRun, NameClash, UnsupportedByTarget, UnusableFile, WrongValue
+from pto_wsp.errors import CannotRun, NameClash, UnknownTarget, UnsupportedByTarget, UnusableFile, WrongValue
 from pto_wsp.ir.kernel import Instr, walk_statements
 from pto_wsp.ir.module import Module
 from pto_wsp.targets import registry
@@ -116,6 +116,68 @@ def test_the_command_lists_and_checks(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_what_is_registered_is_an_instance(value: Any) -> None:
     with pytest.raises(WrongValue, match="an instance of Target"):
         registry.register_target(value)
+
+
+PACKAGE = """
+from pto_wsp.targets.base import SourceTree, Target
+
+class Counting(Target):
+    \"\"\"Counts the kernels of a program.\"\"\"
+
+    name = "counting"
+
+    def check(self, module): ...
+
+    def emit(self, module):
+        return SourceTree({"count.txt": str(len(module.kernels))}, ("count.txt",))
+
+class Other(Counting): ...
+"""
+
+
+def install(folder: Path, entry_points: str) -> None:
+    """Lay out an installed package with targets."""
+    (folder / "counting_target.py").write_text(PACKAGE)
+    (folder / "counting-1.0.dist-info").mkdir()
+    (folder / "counting-1.0.dist-info" / "METADATA").write_text("Name: counting\nVersion: 1.0\n")
+    (folder / "counting-1.0.dist-info" / "entry_points.txt").write_text(
+        f"[{registry.GROUP}]\n{entry_points}\n"
+    )
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry._installed.cache_clear()
+    yield tmp_path
+    registry._installed.cache_clear()
+
+
+def test_targets_of_installed_packages(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install(packages, "counting = counting_target:Counting")
+    assert registry.get("counting").emit(double_rows.compile().module).files == {"count.txt": "1"}
+    assert main(["targets"]) == 0 and "counting     Counts the kernels" in capsys.readouterr().out
+    with pytest.raises(UnknownTarget, match="did you mean `counting`"):
+        registry.get("countin")
+
+
+def test_entry_points_that_are_not_targets_of_their_name(packages: Path) -> None:
+    install(packages, "other = counting_target:Other\nlist = counting_target:SourceTree")
+    for name in ("other", "list"):
+        with pytest.raises(WrongValue, match=f"a subclass of Target with the name `{name}`"):
+            registry.get(name)
+
+
+def test_names_of_installed_targets_are_unique(packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(packages, "cpu = counting_target:Counting\nlisting = counting_target:Counting")
+    with pytest.raises(NameClash, match="`cpu`"):
+        registry.names()
+    (packages / "counting-1.0.dist-info" / "entry_points.txt").write_text(
+        f"[{registry.GROUP}]\nlisting = counting_target:Counting\n"
+    )
+    monkeypatch.delitem(registry.TARGETS, "listing")
+    with pytest.raises(NameClash, match="`listing`"):
+        registry.register_target(Listing())
 
 
 @pytest.mark.parametrize("path", ["../outside.txt", "a/../../outside.txt", "/outside.txt"])

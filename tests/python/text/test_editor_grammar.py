@@ -38,7 +38,8 @@ def scopes(line: str) -> list[tuple[str, str]]:
 def test_every_word_of_modules_has_a_scope() -> None:
     texts = [str(softmax_module()), ROWMAX + LOOPED, kernel(SCALARS), OLDER.replace("x", "%x")]
     labels = re.compile(
-        r"(?:name|label) = [\w.]+|after = \[[^]]*\]|// .*|\.\w+ .*|CONSTANT .*|CPP .*|\|.*|(?<=, )i(?=,)"
+        r"(?:name|label) = [\w.]+|"
+        r"(?:after|scalars) = \[[^]]*\]|// .*|\.\w+ .*|CONSTANT .*|CPP .*|\|.*|(?<=, )i(?=,)"
     )
     for text in texts + [str(random_module(random.Random(seed))) for seed in range(40)]:
         for line in text.splitlines():

@@ -25,6 +25,7 @@ struct EventVisitor {
   bool on_enter(uint32_t /*loop*/) { return true; }
   bool on_iteration(uint32_t /*loop*/) { return true; }
   bool on_leave(uint32_t /*loop*/) { return true; }
+  bool on_move(uint32_t /*move*/) { return false; }
   bool on_end() { return false; }
 };
 
@@ -39,6 +40,7 @@ template <class Visitor>
     case Event::kEnter: return visitor.on_enter(event.index);
     case Event::kIteration: return visitor.on_iteration(event.index);
     case Event::kLeave: return visitor.on_leave(event.index);
+    case Event::kMove: return visitor.on_move(event.index);
     case Event::kNothing:
     case Event::kInterpret: return true;
     case Event::kEnd: return visitor.on_end();
@@ -64,6 +66,13 @@ class Expander {
         inputs_{plan.bindings.symbols.data(), plan.bindings.elements.data(),
                 reinterpret_cast<const walk::Step*>(steps.data()),
                 arguments == nullptr ? nullptr : &arguments->of_walk()} {}
+
+  /// Begins at a step, the first of a process. \pre nothing was walked
+  void begin_at(uint32_t step) { place_.step = step; }
+  /// Gives a register that no axis owns a value.
+  void set(uint32_t reg, int64_t value) { registers_[reg] = value; }
+  /// Leaves the loop whose first step was the last event.
+  void leave_loop() { place_.step = steps_[place_.step - 2].target; }
 
   /// Values of all registers; those of loops that are not open are stale.
   const int64_t* registers() const { return registers_.data(); }
@@ -119,6 +128,7 @@ class Expander {
           if (plan_->sets[step.index].is_flush) return {Event::kFlush, step.index};
           assign(step.index, plan_->evaluate(plan_->sets[step.index].value, registers_.data()));
           break;
+        case Step::kMove: ++place_.step; return {Event::kMove, step.index};
         case Step::kFail: refuse(step.index);
         default: return {Event::kEnd, 0};
       }

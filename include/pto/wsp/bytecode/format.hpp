@@ -17,11 +17,12 @@ namespace pto::wsp::bytecode {
 inline constexpr uint32_t kMagic = 0x50544F57;  // "PTOW"
 inline constexpr uint32_t kVersion = 5;
 
-inline constexpr uint32_t kMaxLoopDepth = 16;   ///< nesting of loops
-inline constexpr uint32_t kMaxCondDepth = 256;  ///< nesting of conditions: an else-if chain nests
-inline constexpr uint32_t kMaxExprStack = 32;   ///< operands alive while an expression is evaluated
+inline constexpr uint32_t kMaxLoopDepth = 16;    ///< nesting of loops
+inline constexpr uint32_t kMaxCondDepth = 256;   ///< nesting of conditions: an else-if chain nests
+inline constexpr int64_t kMaxBuffers = 1 << 20;  ///< of a channel
+inline constexpr uint32_t kMaxExprStack = 32;    ///< operands alive while an expression is evaluated
 
-/// Opcodes. Ranges from 0x18, 0x25, 0x35 and 0x50 extend the original numbering of 0x00 to 0x4F.
+/// Opcodes. Ranges from 0x18, 0x25, 0x35, 0x48 and 0x50 extend the original numbering of 0x00 to 0x4F.
 // clang-format off
 enum class Op : uint8_t {
   HALT = 0x00,  ///< end of the program
@@ -36,6 +37,8 @@ enum class Op : uint8_t {
   ELSE = 0x1A,          ///< operand2 = index of its COND; at most one, and nothing of a loop in between
   END_COND = 0x1B,      ///< operand2 = index of its COND
   SET = 0x1C,           ///< operand1 = a register that no axis owns, operand2 = expression
+  PROCESS = 0x1E,       ///< operand2 = index of its END_PROCESS; a network has nothing outside of processes
+  END_PROCESS = 0x1F,   ///< operand2 = index of its PROCESS
   FAIL = 0x1D,          ///< operand1 = the compiler's number of the reason, operand2 = expression to report
 
   // Tasks: TASK, then num_scalars PARAM_*, then num_io times (IO_*, then one DIM_* per tensor dimension), then
@@ -66,6 +69,14 @@ enum class Op : uint8_t {
   TURN = 0x3B,           ///< operand2 = expression: tasks of different numbers take turns
   ADMIT = 0x3C,          ///< operand2 = expression: tasks of n numbers may be in flight
   GROUP = 0x3D,          ///< operand2 = expression: of the workers of its pool, those of this group run the task
+
+  // Tokens. operand1 = the first of the registers of a token, which no axis owns: its buffer, its number in the
+  // channel, then its scalars, which SETs in front of a SEND give.
+  SEND = 0x48,         ///< operand2 = ring: waits for a buffer, which the tasks up to END_SEND write
+  END_SEND = 0x49,     ///< operand2 = index of its SEND
+  RECEIVE = 0x4A,      ///< operand2 = ring: waits for a token, which the tasks up to END_RECEIVE read
+  END_RECEIVE = 0x4B,  ///< operand2 = index of its RECEIVE
+  RECEIVE_EACH = 0x4C, ///< RECEIVE as the first of a loop, which ends where the channel is closed
 
   // Expressions: postfix over i64, after HALT, each ended by EXPR_END. Named by their first instruction.
   EXPR_END = 0x50,
@@ -136,6 +147,12 @@ struct KernelDescriptor {
   uint16_t reserved;
 };
 
+enum class ChannelKind : uint8_t {
+  NONE = 0,        ///< a tensor
+  RING = 1,        ///< the buffers of a channel, as many as dims[0]
+  RENDEZVOUS = 2,  ///< the one buffer of a channel whose sends end when their token is received
+};
+
 /// A tensor that the run binds. dims[d] >= 0 is a fixed size; dims[d] = -1 - s is the value of symbol s,
 /// taken from the first tensor that has it and checked for the others.
 struct TensorDescriptor {
@@ -143,7 +160,9 @@ struct TensorDescriptor {
   uint8_t rank;
   uint8_t written;   ///< 1 if some task writes it: a read-only array is then refused
   uint8_t distinct;  ///< 1 if its elements differ from each other by construction
-  uint8_t reserved[4];
+  ChannelKind channel;
+  uint8_t scalars;  ///< of each token of a channel
+  uint8_t reserved[2];
   int64_t dims[kMaxTensorRank];
 };
 

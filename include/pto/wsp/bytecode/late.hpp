@@ -31,7 +31,9 @@ class LateAnalysis {
   void run() {
     find_dependences();
     for (size_t i = 0; i < steps_.size(); ++i) {
-      if (steps_[i].kind == Step::kSet && program_.sets[steps_[i].index].is_flush) mark(i);
+      const bool is_flush = steps_[i].kind == Step::kSet && program_.sets[steps_[i].index].is_flush;
+      const bool is_of_network = program_.is_network() && steps_[i].kind != Step::kHalt;
+      if (is_flush || is_of_network) mark(i);
     }
     while (!pending_.empty()) {
       const uint32_t reg = pending_.back();

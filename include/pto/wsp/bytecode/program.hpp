@@ -45,6 +45,20 @@ struct FailForm {
   uint32_t value;  ///< expression
 };
 
+/// A PROCESS instruction.
+struct ProcessForm {
+  uint32_t pc;
+};
+
+/// A SEND, END_SEND, RECEIVE, END_RECEIVE or RECEIVE_EACH instruction.
+struct MoveForm {
+  Op op;
+  uint32_t pc;       ///< of the SEND or RECEIVE, also of one that ends
+  uint16_t tensor;   ///< the ring
+  uint16_t reg;      ///< the first register of the token
+  uint32_t process;  ///< in Program::processes
+};
+
 struct DimForm {
   Op op;            ///< DIM_INDEX, DIM_RANGE, DIM_TILE, DIM_FULL, DIM_ROWS or DIM_MERGED
   uint16_t axis;    ///< DIM_TILE
@@ -115,8 +129,21 @@ struct SiteForm {
 
 /// The statements in order: one step per instruction of structure and per TASK, then one HALT.
 struct Step {
-  enum Kind : uint8_t { kLoop, kEndLoop, kCond, kElse, kEndCond, kSet, kFail, kTask, kHalt } kind;
-  uint32_t index;        ///< loop, condition, set, fail or site
+  enum Kind : uint8_t {
+    kLoop,
+    kEndLoop,
+    kCond,
+    kElse,
+    kEndCond,
+    kSet,
+    kFail,
+    kTask,
+    kHalt,
+    kMove,
+    kProcess,
+    kEndProcess
+  } kind;
+  uint32_t index;        ///< loop, condition, set, fail, site, move or process
   bool is_late = false;  ///< see late.hpp
 };
 
@@ -142,6 +169,8 @@ struct Program {
   std::vector<CondForm> conds;
   std::vector<SetForm> sets;
   std::vector<FailForm> fails;
+  std::vector<ProcessForm> processes;  ///< of a network; else none
+  std::vector<MoveForm> moves;
   std::vector<SiteForm> sites;
   std::vector<IoForm> ios;
   std::vector<DimForm> dims;
@@ -154,6 +183,7 @@ struct Program {
 
   walk::WalkFn walk = nullptr;  ///< the walk as generated source, of the same steps; null if there is none
 
+  bool is_network() const { return !processes.empty(); }
   bool has_expression(uint64_t pc) const { return pc < expression_at.size() && expression_at[pc] >= 0; }
   const ExpressionForm& expression(uint32_t pc) const { return expressions[size_t(expression_at[pc])]; }
 };

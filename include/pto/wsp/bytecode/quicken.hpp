@@ -75,8 +75,9 @@ class Quickener {
 
   /// A variable is 0 or the value of some SET over variables of any value.
   void find_variable_ranges() {
-    if (program_.sets.empty()) return;
+    if (program_.sets.empty() && program_.moves.empty()) return;
     std::vector<Range> ranges(registers_.size(), Range{0, 0});
+    find_token_ranges(ranges);
     for (uint32_t reg = 0; reg < registers_.size(); ++reg) {
       if (program_.is_variable[reg]) registers_[reg].range = {kI64Min, kI64Max};
     }
@@ -93,6 +94,20 @@ class Quickener {
     plan_.quick_code.clear();
     for (uint32_t reg = 0; reg < registers_.size(); ++reg) {
       if (program_.is_variable[reg]) registers_[reg].range = ranges[reg];
+    }
+  }
+
+  /// What sends and receives make of registers; SETs make the scalars of a token that is sent.
+  void find_token_ranges(std::vector<Range>& ranges) const {
+    for (const MoveForm& move : program_.moves) {
+      const TensorDescriptor& ring = program_.tensors[move.tensor];
+      const auto widen = [&](uint32_t reg, Range to) {
+        ranges[reg] = {std::min(ranges[reg].lo, to.lo), std::max(ranges[reg].hi, to.hi)};
+      };
+      widen(move.reg, {0, ring.dims[0] - 1});
+      widen(move.reg + 1u, {0, kI64Max});
+      for (uint32_t i = 0; i < ring.scalars && move.op != Op::SEND; ++i)
+        widen(move.reg + 2u + i, {kI64Min, kI64Max});
     }
   }
 

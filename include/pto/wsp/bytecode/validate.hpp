@@ -25,13 +25,14 @@ class Validator {
     ExpressionTable::build(program_, halt_ + 1);
     for (const AxisDescriptor& axis : program_.axes) check_axis_expressions(axis);
     while (pc_ < halt_) check_statement();
+    if (in_process_) fail_at("a process is not closed", "pc", program_.processes.back().pc);
     if (!blocks_.empty()) fail_at("a loop or condition is not closed", "pc", blocks_.back().pc);
     add_step(Step::kHalt, 0);
   }
 
  private:
   struct Block {
-    Step::Kind kind;  ///< kLoop, kCond (its first arm) or kElse
+    Step::Kind kind;  ///< kLoop, kCond (its first arm), kElse or kMove
     uint32_t index;
     uint32_t pc;
   };
@@ -95,6 +96,7 @@ class Validator {
     if (dtype_bytes(tensor.dtype) == 0) fail_at("unknown dtype", "tensor", i);
     if (tensor.rank > kMaxTensorRank) fail_at("a rank above the limit", "tensor", i);
     if (tensor.written > 1 || tensor.distinct > 1) fail_at("a flag is not 0 or 1", "tensor", i);
+    check_channel(tensor, i);
     for (uint8_t byte : tensor.reserved) {
       if (byte != 0) fail_at("a reserved field is set", "tensor", i);
     }
@@ -109,6 +111,19 @@ class Validator {
     }
   }
 
+  static void check_channel(const TensorDescriptor& tensor, int64_t i) {
+    if (tensor.channel == ChannelKind::NONE) {
+      if (tensor.scalars != 0) fail_at("a reserved field is set", "tensor", i);
+      return;
+    }
+    const bool is_known = tensor.channel == ChannelKind::RING || tensor.channel == ChannelKind::RENDEZVOUS;
+    if (!is_known) fail_at("unknown kind of channel", "tensor", i);
+    const bool has_buffers = tensor.rank > 0 && tensor.dims[0] > 0 && tensor.dims[0] <= kMaxBuffers;
+    if (!has_buffers) fail_at("a channel has a wrong number of buffers", "tensor", i);
+    if (tensor.channel == ChannelKind::RENDEZVOUS && tensor.dims[0] != 1)
+      fail_at("a rendezvous has one buffer", "tensor", i);
+  }
+
   void find_end() {
     const auto& code = program_.instructions;
     while (halt_ < code.size() && code[halt_].op != Op::HALT) ++halt_;
@@ -120,7 +135,15 @@ class Validator {
 
   void check_statement() {
     const Instruction in = take();
+    if (in.op == Op::PROCESS) return open_process(in);
+    if (!in_process_ && program_.is_network()) fail("a statement is outside of every process");
     switch (in.op) {
+      case Op::END_PROCESS: return close_process(in);
+      case Op::SEND:
+      case Op::RECEIVE:
+      case Op::RECEIVE_EACH: return open_move(in);
+      case Op::END_SEND:
+      case Op::END_RECEIVE: return close_move(in);
       case Op::NOP:
         if (in.operand1 != 0 || in.operand2 != 0) fail("a reserved field is set");
         return;
@@ -147,6 +170,55 @@ class Validator {
   }
 
   [[noreturn]] void fail(const char* reason) const { fail_at(reason, "pc", int64_t(pc_) - 1); }
+
+  void open_process(Instruction in) {
+    const bool is_first = program_.processes.empty() && !program_.steps.empty();
+    if (in_process_ || is_first || !blocks_.empty()) fail("a process is inside of something");
+    if (in.operand1 != 0) fail("a reserved field is set");
+    if (in.operand2 >= halt_) fail("a process and its end do not match");
+    in_process_ = true;
+    add_step(Step::kProcess, uint32_t(program_.processes.size()));
+    program_.processes.push_back({pc_ - 1});
+  }
+
+  void close_process(Instruction in) {
+    if (in.operand1 != 0) fail("a reserved field is set");
+    const bool is_end = in_process_ && blocks_.empty() && in.operand2 == program_.processes.back().pc &&
+                        program_.instructions[in.operand2].operand2 == pc_ - 1;
+    if (!is_end) fail("a process and its end do not match");
+    in_process_ = false;
+    add_step(Step::kEndProcess, 0);
+  }
+
+  void open_move(Instruction in) {
+    if (!in_process_) fail("a token outside of a process");
+    if (in.operand2 >= program_.tensors.size()) fail("no such tensor");
+    const TensorDescriptor& ring = program_.tensors[in.operand2];
+    if (ring.channel == ChannelKind::NONE) fail("a tensor is not a channel");
+    for (uint32_t reg = in.operand1; reg < in.operand1 + 2u + ring.scalars; ++reg) {
+      if (reg >= program_.header.num_registers) fail("no such register");
+      if (!program_.is_variable[reg]) fail("a loop's register is set");
+    }
+    const bool is_each = in.op == Op::RECEIVE_EACH;
+    if (is_each && (blocks_.empty() || program_.steps.back().kind != Step::kLoop))
+      fail("a receive that ends its loop is not the first of it");
+    const auto index = uint32_t(program_.moves.size());
+    const auto process = uint32_t(program_.processes.size() - 1);
+    program_.moves.push_back({in.op, pc_ - 1, uint16_t(in.operand2), in.operand1, process});
+    add_step(Step::kMove, index);
+    open_block(Step::kMove, index);
+  }
+
+  void close_move(Instruction in) {
+    if (blocks_.empty() || blocks_.back().kind != Step::kMove) fail("an end without a token");
+    const MoveForm move = program_.moves[blocks_.back().index];
+    const bool is_send = move.op == Op::SEND;
+    if (in.operand1 != 0 || move.pc != in.operand2 || is_send != (in.op == Op::END_SEND))
+      fail("a token and its end do not match");
+    add_step(Step::kMove, uint32_t(program_.moves.size()));
+    program_.moves.push_back({in.op, move.pc, move.tensor, move.reg, move.process});
+    blocks_.pop_back();
+  }
 
   void open_loop(Instruction in) {
     const uint32_t here = pc_ - 1;
@@ -208,7 +280,8 @@ class Validator {
   /// The condition of the innermost block, which must be the one in `in`.
   uint32_t innermost_cond(Instruction in, const char* reason) const {
     if (in.operand1 != 0) fail("a reserved field is set");
-    if (blocks_.empty() || blocks_.back().kind == Step::kLoop) fail(reason);
+    const bool is_arm = !blocks_.empty() && blocks_.back().kind != Step::kLoop;
+    if (!is_arm || blocks_.back().kind == Step::kMove) fail(reason);
     const uint32_t index = blocks_.back().index;
     if (program_.conds[index].pc != in.operand2) fail(reason);
     return index;
@@ -234,6 +307,7 @@ class Validator {
   void open_block(Step::Kind kind, uint32_t index) { blocks_.push_back({kind, index, pc_ - 1}); }
 
   int32_t innermost() const { return open_.empty() ? -1 : open_.back(); }
+  /// Conditions and tokens around what follows.
   uint32_t num_open_conds() const { return uint32_t(blocks_.size() - open_.size()); }
 
   static bool registers_meet(const AxisDescriptor& a, const AxisDescriptor& b) {
@@ -305,7 +379,9 @@ class Validator {
     const auto& sites = program_.sites;
     const auto site = std::lower_bound(sites.begin(), sites.end(), in.operand2,
                                        [](const SiteForm& a, uint32_t pc) { return a.pc < pc; });
-    if (site == sites.end() || site->pc != in.operand2) fail("no such task to wait for");
+    const uint32_t first_pc = in_process_ ? program_.processes.back().pc : 0;
+    if (site == sites.end() || site->pc != in.operand2 || site->pc < first_pc)
+      fail("no such task to wait for");
     const bool is_reachable =
         site->loop < 0 || std::find(open_.begin(), open_.end(), site->loop) != open_.end();
     if (!is_reachable) fail("the task to wait for lies in a loop that has ended");
@@ -450,9 +526,10 @@ class Validator {
   Program& program_;
   const KernelLibrary& library_;
   std::vector<int32_t> open_;  ///< loops
-  std::vector<Block> blocks_;  ///< loops, and arms of conditions
+  std::vector<Block> blocks_;  ///< loops, arms of conditions, and tokens
   uint32_t halt_ = 0;
   uint32_t pc_ = 0;
+  bool in_process_ = false;
 };
 
 }  // namespace detail

@@ -128,13 +128,13 @@ class Hazards {
   };
 
   /// A dimension of a box.
-  struct Reach {
+  struct BoxDim {
     bytecode::Value start;
     bytecode::Value extent;
   };
 
-  /// Marks of a space (`own`), and of all spaces of its memory.
-  struct Marks {
+  /// Numbers of marks: of a space (`own`), and of all spaces of its memory.
+  struct MarkNumbers {
     uint32_t own = 0;
     uint32_t first = 0, count = 0;
   };
@@ -150,9 +150,9 @@ class Hazards {
     BoxMap* boxes = nullptr;
     const MemoryOrder* order = nullptr;  ///< where ranges of memory are compared
     uint32_t first_span = 0, num_spans = 0;
-    uint32_t first_reach = 0, num_reaches = 0;
+    uint32_t first_box_dim = 0, num_box_dims = 0;
     int32_t rows = -1;  ///< its number among the footprints of rows, or -1
-    Marks marks;
+    MarkNumbers marks;
   };
 
   /// Where the accesses of a site begin, those that are steady, and where they end.
@@ -166,11 +166,11 @@ class Hazards {
     BoxMap* boxes = nullptr;
     std::optional<MemoryOrder> order;
     Grid grid;
-    Marks marks;
+    MarkNumbers marks;
   };
 
   /// The latest accesses in a space: watermarks at which they are complete.
-  struct Mark {
+  struct LatestAccesses {
     uint64_t write = 0;
     uint64_t read = 0;
   };
@@ -292,9 +292,9 @@ class Hazards {
   }
 
   void place_in_elements(Access& access, const Footprint& footprint) {
-    access.first_reach = uint32_t(reaches_.size());
-    access.num_reaches = uint32_t(footprint.dims.size());
-    for (const QuickDim& dim : footprint.dims) reaches_.push_back({dim.start, dim.extent});
+    access.first_box_dim = uint32_t(box_dims_.size());
+    access.num_box_dims = uint32_t(footprint.dims.size());
+    for (const QuickDim& dim : footprint.dims) box_dims_.push_back({dim.start, dim.extent});
   }
 
   /// A box may be written completely, but not the range of memory around it.
@@ -306,13 +306,13 @@ class Hazards {
   }
 
   /// Orders an access after those in the other spaces of its memory.
-  void cross(const Marks& marks, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
+  void cross(const MarkNumbers& marks, Touch how, const sched::Stamp& stamp, sched::WaitList& waits) {
     const bool writes = how != Touch::kRead;
     find_across(marks, writes, waits);
     (writes ? marks_[marks.own].write : marks_[marks.own].read) = stamp.watermark;
   }
 
-  void find_across(const Marks& marks, bool writes, sched::WaitList& waits) const {
+  void find_across(const MarkNumbers& marks, bool writes, sched::WaitList& waits) const {
     for (uint32_t i = marks.first; i < marks.first + marks.count; ++i) {
       if (i == marks.own) continue;
       waits.add_watermark(marks_[i].write);
@@ -399,10 +399,10 @@ class Hazards {
 
   Box element_box(const Access& access, const int64_t* registers) const {
     Box box;
-    for (uint32_t d = 0; d < access.num_reaches; ++d) {
-      const Reach& reach = reaches_[access.first_reach + d];
-      box.lo[d] = plan_.evaluate(reach.start, registers);
-      box.hi[d] = box.lo[d] + plan_.evaluate(reach.extent, registers);
+    for (uint32_t d = 0; d < access.num_box_dims; ++d) {
+      const BoxDim& dim = box_dims_[access.first_box_dim + d];
+      box.lo[d] = plan_.evaluate(dim.start, registers);
+      box.hi[d] = box.lo[d] + plan_.evaluate(dim.extent, registers);
     }
     if (access.order != nullptr) return access.order->range_of(box);
     return box;
@@ -414,9 +414,9 @@ class Hazards {
   std::vector<SiteAccesses> sites_;  ///< where they are
   std::vector<bytecode::Term> terms_;
   std::vector<Span> spans_;
-  std::vector<Reach> reaches_;
+  std::vector<BoxDim> box_dims_;
   std::vector<Footprint> row_footprints_;
-  std::vector<Mark> marks_;
+  std::vector<LatestAccesses> marks_;
   std::vector<Map> maps_;         ///< per space
   std::vector<Memory> memories_;  ///< per group
   std::vector<std::unique_ptr<DenseMap>> dense_;

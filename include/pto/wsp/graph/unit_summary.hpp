@@ -66,6 +66,9 @@ class GuardFinder {
       case Step::kSet: return program.sets[step.index].pc;
       case Step::kFail: return program.fails[step.index].pc;
       case Step::kTask: return program.sites[step.index].pc;
+      case Step::kMove: return program.moves[step.index].pc;
+      case Step::kProcess:
+      case Step::kEndProcess:
       case Step::kHalt: return 0;
     }
     return 0;

@@ -15,6 +15,7 @@
 #include "pto/wsp/sched/float_environment.hpp"
 #include "pto/wsp/sched/graph_run.hpp"
 #include "pto/wsp/sched/in_order.hpp"
+#include "pto/wsp/sched/network.hpp"
 #include "pto/wsp/sched/pool.hpp"
 
 namespace pto::wsp::sched {
@@ -36,16 +37,19 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     run_.begin(std::move(prepared), std::move(bases), options);
     graph_run_.reset();
     if (graph != nullptr) graph_run_.emplace(run_, std::move(graph), is_fed);
+    network_.reset();
+    if (options.is_network) network_.emplace(run_, *this);
     free_slots_.clear();
     // The keeper runs all tasks of an in-order run.
     const int num_slots = options.is_in_order() ? 1 : int(options.workers);
     for (int slot = num_slots; slot-- > 1;) free_slots_.push_back(slot);
-    num_dispatchers_ = options.num_dispatchers();
+    num_dispatchers_ = options.is_network ? 0 : options.num_dispatchers();
     while (dispatchers_.size() < num_dispatchers_) {
       const auto index = uint32_t(dispatchers_.size());
       dispatchers_.push_back(std::make_unique<Dispatcher>(run_, index));
     }
-    for (auto& dispatcher : dispatchers_) dispatcher->reset(num_dispatchers_);
+    for (uint32_t i = 0; i < dispatchers_.size() && num_dispatchers_ > 0; ++i)
+      dispatchers_[i]->reset(num_dispatchers_);
     forks_ = num_forks();
     keeper_.store(Keeper::kAwaited, std::memory_order_relaxed);
     is_retry_due_.store(false, std::memory_order_relaxed);
@@ -282,6 +286,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   /// Whether there is work for workers that take slices from `lanes`. Slices that must wait do not count.
   bool has_work(Lanes lanes) const {
     if (is_over_.load(std::memory_order_relaxed) || is_alone_.load(std::memory_order_acquire)) return false;
+    if (network_) return network_->has_ready();
     if (graph_run_) return has_strands(lanes);
     for (uint32_t i = 0; i < num_dispatchers_; ++i) {
       if (dispatchers_[i]->can_go_on(lanes)) return true;
@@ -310,7 +315,10 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   bool is_building() const { return graph_run_ && !graph_run_->is_built(); }
 
   /// Whether every task that must complete is complete.
-  bool has_ended() { return graph_run_ ? run_.is_cancelled() || graph_run_->is_over() : run_.is_over(); }
+  bool has_ended() {
+    if (network_) return run_.is_cancelled() || network_->is_over();
+    return graph_run_ ? run_.is_cancelled() || graph_run_->is_over() : run_.is_over();
+  }
 
   /// Runs a strand of a graph or a slice, or continues a dispatcher. False if there was no work.
   bool work_once(uint32_t slot) {
@@ -355,6 +363,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
 
   /// Under a policy that orders ready tasks, expands tasks before one is chosen.
   bool find_work(Worker& worker, uint32_t slot) {
+    if (network_) return network_->work(worker);
     const Lanes lanes = run_.pools().lanes_of(slot);
     if (graph_run_) return graph_run_->work(worker, slot, lanes);
     const Lanes preferred = run_.pools().preferred(slot);
@@ -378,6 +387,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
 
   /// Throws `stuck` if no task can continue. Checks periodically while there is no work.
   void check_stuck(int64_t& looked_ns) {
+    if (network_) return;  // it finds a deadlock itself
     constexpr int64_t kPeriodNs = 100000000;
     const int64_t now = trace::now_ns();
     if (looked_ns == 0) looked_ns = now;
@@ -460,6 +470,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
 
   Run run_;
   std::optional<GraphRun> graph_run_;
+  std::optional<Network> network_;
   uint32_t num_dispatchers_ = 0;
   std::vector<std::unique_ptr<Dispatcher>> dispatchers_;
   std::atomic<uint64_t> num_turns_{0};

@@ -136,6 +136,7 @@ struct RunOptions : PolicyOptions, DebugOptions {
   }
 
   uint32_t workers = 0;       ///< 0 = one per core
+  bool is_network = false;    ///< of a network of processes
   bool is_simulated = false;  ///< a walk makes tasks for a simulation, each a strand of its own
   bool is_alone = false;      ///< the calling thread runs all tasks, even with more workers
   bool begins_alone = false;  ///< the calling thread begins, and others join if that pays
@@ -159,13 +160,13 @@ struct RunOptions : PolicyOptions, DebugOptions {
   bool is_in_order() const {
     const bool is_open = dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kOrdered &&
                          turns == 0 && !balances;
-    return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph() && !is_simulated;
+    return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph() && !is_simulated && !is_network;
   }
   /// Whether the calling thread may run all tasks: no option decides which worker runs a task, or when.
   bool may_be_alone() const {
     return workers > 1 && dispatchers == 0 && streams == Streams::kOff && ready == Ready::kOwn &&
            ownership == Ownership::kClaim && window_mode == WindowMode::kStall && !cuts_units() &&
-           !keeps_graph() && !watches_tasks() && !tracks;
+           !keeps_graph() && !watches_tasks() && !tracks && !is_network;
   }
 };
 

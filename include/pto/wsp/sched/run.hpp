@@ -101,7 +101,7 @@ class Run {
     stopped_task_.store(UINT64_MAX, std::memory_order_relaxed);
     task_limit_.store(UINT64_MAX, std::memory_order_relaxed);
     end_slice_.store(UINT64_MAX, std::memory_order_relaxed);
-    if (!options.is_in_order()) begin_numbering();
+    if (!options.is_in_order() && !options.is_network) begin_numbering();
   }
 
   /// Prepares a worker when it joins, so that small runs do not pay for other workers.
@@ -362,7 +362,7 @@ class Run {
   /// \pre the run is complete and not in order
   uint64_t num_slices() const {
     const uint64_t end = end_slice_.load(std::memory_order_relaxed);
-    return options_.is_in_order() ? 0 : end - numbering_start_.first_slice;
+    return options_.is_in_order() || options_.is_network ? 0 : end - numbering_start_.first_slice;
   }
   uint64_t max_recorded() const { return window_.max_taken(); }
   uint64_t max_live_slices() const { return max_live_slices_.load(std::memory_order_relaxed); }

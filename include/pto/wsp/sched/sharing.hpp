@@ -43,7 +43,7 @@ class Sharing {
  private:
   static constexpr double kClear = 4;      ///< estimates that differ by this factor decide
   static constexpr double kSureNs = 1000;  ///< timing distorts shorter tasks
-  static constexpr double kGain = 0.75;    ///< a shared run gains if it takes at most this part of the time alone
+  static constexpr double kGain = 0.75;    ///< a gain: at most this part of the time alone
   /// The same, of the time of the bodies, where no run alone is known: bodies of shared runs take longer.
   static constexpr double kClearGain = 0.6;
   static constexpr double kFewTasks = 64;

@@ -40,7 +40,7 @@ class SiteCosts {
   /// counts at most twice the mean, because the thread may have lost its core during the task.
   void record(size_t site, int64_t ns) {
     const int64_t old = (*this)[site];
-    const int64_t most = old == 0 ? kMostNs : std::min(5 * old, kMostNs);
+    const int64_t most = old == 0 ? kMaxNs : std::min(5 * old, kMaxNs);
     const int64_t sample = std::clamp<int64_t>(ns, 1, most);
     const int64_t mean = old == 0 ? sample : old + (sample - old) / 4;
     if (old == 0 || mean * 4 > old * 5 || mean * 5 < old * 4) {
@@ -50,7 +50,7 @@ class SiteCosts {
 
  private:
   static constexpr int64_t kLongRunNs = 50000;
-  static constexpr int64_t kMostNs = 1000000000;
+  static constexpr int64_t kMaxNs = 1000000000;
 
   std::vector<std::atomic<uint32_t>> costs_;
   std::atomic<int64_t> run_ns_{kLongRunNs};

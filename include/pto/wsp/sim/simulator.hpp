@@ -157,7 +157,7 @@ class Simulator {
 
   /// There is always room for the oldest task that is not complete: the others may wait for it.
   bool has_room(const Dispatcher& dispatcher) const {
-    const bool is_oldest = !dispatcher.own.empty() && dispatcher.own.front() == live_.oldest();
+    const bool is_oldest = dispatcher.own.front() == live_.oldest();
     return is_oldest || (dispatcher.records < machine_.records && num_recorded_ < options_.window);
   }
 
@@ -165,6 +165,16 @@ class Simulator {
   void make_next(uint32_t number) {
     Dispatcher& dispatcher = dispatchers_[number];
     if (dispatcher.is_over || dispatcher.making != kNoTask) return;
+    if (dispatcher.own.empty() && !pull(number)) {
+      dispatcher.is_gated = num_gates_ > 0;
+      if (dispatcher.is_gated) {
+        ++num_gated_;
+        return;
+      }
+      dispatcher.is_over = true;
+      ++num_over_;
+      return;
+    }
     if (!has_room(dispatcher)) {
       if (dispatcher.stalled_since < 0) {
         dispatcher.stalled_since = now_;
@@ -177,16 +187,6 @@ class Simulator {
       result_.stalled[number] += now_ - dispatcher.stalled_since;
       dispatcher.stalled_since = -1;
       --num_stalled_;
-    }
-    if (dispatcher.own.empty() && !pull(number)) {
-      dispatcher.is_gated = num_gates_ > 0;
-      if (dispatcher.is_gated) {
-        ++num_gated_;
-        return;
-      }
-      dispatcher.is_over = true;
-      ++num_over_;
-      return;
     }
     const uint64_t task = dispatcher.own.front();
     dispatcher.own.pop_front();

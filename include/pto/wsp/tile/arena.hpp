@@ -48,11 +48,11 @@ class Arena {
   /// rounded up to 32 unless it is 1, and then rounded up to 128 bytes.
   template <class T>
   PaddedTile<T> tile(int64_t rows, int64_t cols) {
-    constexpr int64_t kMost = INT64_MAX - kPadding;
-    require_room(rows >= 0 && cols >= 0 && cols <= kMost);
+    constexpr int64_t kMaxSize = INT64_MAX - kPadding;
+    require_room(rows >= 0 && cols >= 0 && cols <= kMaxSize);
     const int64_t stride = cols == 1 ? 1 : round_up(cols, kPadding);
     int64_t elements = 0;
-    require_room(!__builtin_mul_overflow(rows, stride, &elements) && elements <= kMost);
+    require_room(!__builtin_mul_overflow(rows, stride, &elements) && elements <= kMaxSize);
     return {{array<T>(round_up(elements, kPadding)), stride, rows, cols}};
   }
 

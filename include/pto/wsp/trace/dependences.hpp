@@ -27,7 +27,7 @@ struct Dependence {
 /// The dependences of one task: the latest ones, each task once.
 class LatestDependences {
  public:
-  static constexpr size_t kMost = 8;
+  static constexpr size_t kMaxDependences = 8;
 
   void clear() { found_.clear(); }
   /// For several dependences on one task, the first kind counts.
@@ -38,9 +38,9 @@ class LatestDependences {
       if (kind < at->kind) *at = {before, kind, tensor};
       return;
     }
-    if (at == found_.end() && found_.size() == kMost) return;
+    if (at == found_.end() && found_.size() == kMaxDependences) return;
     found_.insert(at, {before, kind, tensor});
-    if (found_.size() > kMost) found_.pop_back();
+    if (found_.size() > kMaxDependences) found_.pop_back();
   }
   /// The latest first.
   const std::vector<Dependence>& found() const { return found_; }
@@ -77,7 +77,7 @@ class SpaceAccesses {
 
  private:
   static constexpr int64_t kWide = 64;
-  static constexpr int64_t kMostCells = 1 << 10;
+  static constexpr int64_t kMaxCells = 1 << 10;
 
   struct Access {
     graph::Box box;
@@ -92,7 +92,7 @@ class SpaceAccesses {
   static graph::CellGrid make_grid(const bytecode::Plan& plan, const graph::Space& space) {
     int64_t typical[kMaxTensorRank];
     for (size_t d = 0; d < space.size.size(); ++d) typical[d] = graph::typical_extent(plan, space, d);
-    return {int(space.size.size()), space.size.data(), typical, kMostCells};
+    return {int(space.size.size()), space.size.data(), typical, kMaxCells};
   }
 
   void meet(Cell& cell, const Access& self, bool writes, LatestDependences& found) const {
@@ -111,7 +111,8 @@ class SpaceAccesses {
   void find(const std::vector<Access>& list, const Access& self, DependenceKind kind,
             LatestDependences& found) const {
     size_t num_found = 0;
-    for (auto other = list.rbegin(); other != list.rend() && num_found < LatestDependences::kMost; ++other) {
+    for (auto other = list.rbegin(); other != list.rend() && num_found < LatestDependences::kMaxDependences;
+         ++other) {
       if (other->task == self.task || !intersects(other->box, self.box)) continue;
       found.add(other->task, kind, self.footprint->tensor);
       ++num_found;
@@ -196,7 +197,7 @@ class DependenceFinder {
     const graph::Footprint* footprint;
   };
   /// The latest tasks in a space.
-  struct Mark {
+  struct LatestAccess {
     uint64_t write = kNobody;
     uint64_t read = kNobody;
   };
@@ -213,7 +214,7 @@ class DependenceFinder {
     (footprint.writes ? marks_[touched.space].write : marks_[touched.space].read) = num_tasks_;
   }
 
-  void meet_other(const Mark& mark, const graph::Footprint& footprint) {
+  void meet_other(const LatestAccess& mark, const graph::Footprint& footprint) {
     using Kind = DependenceKind;
     if (mark.write != kNobody && mark.write != num_tasks_)
       found_.add(mark.write, footprint.reads ? Kind::kReadAfterWrite : Kind::kWriteAfterWrite,
@@ -226,8 +227,8 @@ class DependenceFinder {
   const std::vector<graph::Space> spaces_;
   std::vector<std::unique_ptr<detail::SpaceAccesses>> accesses_;  ///< per space; null if no task writes there
   std::vector<std::vector<Touched>> of_site_;
-  std::vector<uint64_t> latest_;  ///< per site, its latest task
-  std::vector<Mark> marks_;       ///< per space
+  std::vector<uint64_t> latest_;     ///< per site, its latest task
+  std::vector<LatestAccess> marks_;  ///< per space
   LatestDependences found_;
   uint64_t num_tasks_ = 0;
 };

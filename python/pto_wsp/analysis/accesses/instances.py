@@ -18,7 +18,7 @@ from pto_wsp.analysis.accesses.formula import (
 )
 from pto_wsp.analysis.accesses.places import IterationPlace
 from pto_wsp.analysis.accesses.sites import SiteStep, TakenBranch, TaskAccess, TaskSite, sites
-from pto_wsp.analysis.accesses.unknowns import LOOP, SCALAR, SIZE, Unknowns
+from pto_wsp.analysis.accesses.unknowns import LOOP, OPAQUE, SCALAR, SIZE, Unknowns
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import DimSelect, Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.kernel import Param
@@ -301,9 +301,11 @@ def _rows_meet(place: IterationPlace, a: DimSpan | RowNames, b: DimSpan | RowNam
             continue
         at = place.unknowns.new(LOOP, f"a place in {dim.indices}")
         inside = [less_equal(dim.span.start, at), less(at, dim.span.start + dim.span.extent)]
-        indices = (at, number(0))
-        reading = place.reading if dim.indices in place.late else 0
-        row = place.unknowns.element(dim.indices, indices, f"{dim.indices}[{dim.indices}...]", reading)
+        text = f"{dim.indices}[...]"
+        if dim.indices in place.late:  # each task can read another value
+            row = place.unknowns.new(OPAQUE, text)
+        else:
+            row = place.unknowns.element(dim.indices, (at, number(0)), text)
         parts += inside
         spans.append(DimSpan(row, number(1)))
     return every(*parts, _spans_meet(*spans))

@@ -98,7 +98,7 @@ class Builder:
         self._block = outer
 
     def tile(self, hint: str, type: TileType) -> TileValue:
-        """Declare a tile that nothing is known of."""
+        """Declare a tile without facts about its valid shape."""
         name = self.fresh(hint)
         self.tiles[name] = type
         return TileValue(name, type, (Extent(name, 0), Extent(name, 1)))
@@ -130,7 +130,7 @@ class Builder:
         self._slots.add(name)
 
     def frozen(self, expr: Expr, hint: str, loc: Location) -> Expr:
-        """Return an expression that keeps the value that `expr` has now, whatever is written later."""
+        """Return an expression with the current value of `expr`, which later writes do not change."""
         return expr if self._is_lasting(expr) else self.assign(expr, hint, loc)
 
     def _is_lasting(self, expr: Expr) -> bool:

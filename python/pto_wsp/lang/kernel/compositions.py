@@ -68,7 +68,7 @@ def composed(
 
 
 def made_type(composition: Composition, tiles: Sequence[TileValue], dtype: DType, site: Site) -> TileType:
-    """Return the type of what a composition makes, of `dtype` where that is chosen.
+    """Return the type of the result of a composition, with `dtype` if it is given.
 
     Raises:
         ShapeMismatch, DTypeMismatch: the operands do not fit.
@@ -121,7 +121,7 @@ class _Rows:
     def multiply(
         self, dst: TileValue, a: TileValue, a_scale: TileValue, b: TileValue, b_scale: TileValue
     ) -> None:
-        """Append `matmul_mx`; what it reads is read before the destination is written."""
+        """Append `matmul_mx`, which reads its operands before it writes the destination."""
         is_read = dst in (a, a_scale, b, b_scale)
         total = self.builder.tile(dst.name, dst.type) if is_read else dst
         self.builder.slot(total.name)

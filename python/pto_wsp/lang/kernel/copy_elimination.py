@@ -65,7 +65,7 @@ class _Interference:
         self.of: dict[str, set[str]] = {name: set() for name in tiles}
 
     def before(self, body: Sequence[k.Stmt], live: frozenset[str]) -> frozenset[str]:
-        """Return what is needed before `body`, given what is needed after it."""
+        """Return the tiles that are live before `body`, given those live after it."""
         for stmt in reversed(body):
             live = self._before(stmt, live)
         return live

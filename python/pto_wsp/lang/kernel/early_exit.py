@@ -15,7 +15,7 @@ N = TypeVar("N", bound=ast.AST)
 
 
 def without_leaving(source: FunctionSource) -> FunctionSource:
-    """Return a kernel's source without `break` and `continue`; the tree that it had stays as it is.
+    """Return a kernel's source without `break` and `continue`; its old tree is unchanged.
 
     Raises:
         UnsupportedSyntax: statements after `break` or `continue` never run.

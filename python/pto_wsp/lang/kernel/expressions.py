@@ -25,6 +25,7 @@ from pto_wsp.ir.kernel import IN
 from pto_wsp.ir.scalar import Const, Expr
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.arithmetic import FOLD
+from pto_wsp.lang.captured import Defined
 from pto_wsp.lang.kernel import pto, ptoisa
 from pto_wsp.lang.kernel.builder import Builder, Site
 from pto_wsp.lang.kernel.functions import FUNCTIONS, PtoFunction
@@ -273,7 +274,7 @@ class ExpressionReader:
             self.refuse(node, f"`{ast.unparse(node)}`", "", str(error))
 
     def _logic(self, node: ast.BoolOp, read: Callable[[ast.expr], Value]) -> Value:
-        """Read `and`, `or`; Python's choice among constants is made now."""
+        """Read `and`, `or`; a choice among constants is made now, as Python makes it."""
         is_and = isinstance(node.op, ast.And)
         op, loc = "and" if is_and else "or", self.at(node)
         result: Expr | None = None
@@ -373,7 +374,7 @@ class ExpressionReader:
         return view if view.kept else self._element(view, node)
 
     def _tile_element(self, tile: TileValue, items: list[ast.expr], node: ast.Subscript) -> Value:
-        """Return one element of a tile, as it is now, as a scalar."""
+        """Return the current value of an element of a tile as a scalar."""
         loc, what = self.at(node), f"{ast.unparse(node.value)}[...]"
         indices = tuple(self.integer(item, what).expr for item in items)
         element = ir.TileElement(tile.name, indices, ir.element_dtype(tile.type.dtype), loc)
@@ -463,6 +464,10 @@ class ExpressionReader:
         advice = (
             f"inside a kernel it is `pto.{name.split('.')[-1]}`" if name.split(".")[-1] in FUNCTIONS else ""
         )
+        if isinstance(target, Defined):
+            advice = (
+                f"make two tasks in a workload, or leave out the decorator of `{name}`, a plain function then"
+            )
         self.refuse(
             node, f"a call of `{name}`", advice or "call functions of `pto`, or of `math` with constants"
         )

@@ -77,7 +77,7 @@ OPTIONAL = frozenset(
         (Form.MERGE, "k"),
     }
 )
-"""Parameters of forms that may be left out; so may the dtype of `zeros`."""
+"""Optional parameters of forms; the dtype of `zeros` is optional, too."""
 
 
 @record

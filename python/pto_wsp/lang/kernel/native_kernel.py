@@ -1,4 +1,4 @@
-"""Kernels in C++: the arguments of `@kernel` that say where the text is, and the IR made of them."""
+"""Kernels in C++: the arguments of `@kernel` that locate the text, and their IR."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class _Reader:
 
     @property
     def beside(self) -> Path:
-        """The folder of the kernel's own file; that of the process where there is no such file."""
+        """The folder of the kernel's file, or the working directory if there is no such file."""
         file = self.source.file
         return Path(file).resolve().parent if os.path.isfile(file) else Path.cwd()
 

@@ -13,7 +13,7 @@ from pto_wsp.location import Location
 
 
 class KernelReader(Protocol):
-    """Reads expressions of one kernel and builds what they compute."""
+    """Reads the expressions of one kernel and builds their IR."""
 
     builder: Builder
     ops: TileOps

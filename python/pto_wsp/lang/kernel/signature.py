@@ -64,7 +64,7 @@ def concrete_param(
 
 
 def specialised_params(params: tuple[KernelParam, ...], views: Mapping[str, ViewType]) -> tuple[Param, ...]:
-    """Return the parameters of the IR: constants dropped, bare tensors as `views` says."""
+    """Return the parameters of the IR: without constants, and with the views of bare tensors in `views`."""
     found = []
     for param in params:
         if not isinstance(param.type, ConstexprType):

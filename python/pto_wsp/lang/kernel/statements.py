@@ -1,4 +1,4 @@
-"""Reading the statements of a kernel: assignment, loops and branches mean what Python says.
+"""Reads the statements of a kernel: assignment, loops and branches have their Python meaning.
 
 A name is bound to a value, never to a place: an assignment binds the name again and changes nothing else.
 A name that a loop or branch assigns again needs one tile (or scalar) that both ways write; it is declared
@@ -140,7 +140,7 @@ class StatementReader:
                 return value
 
     def _expression(self, node: ast.expr) -> None:
-        """Read an expression statement: only calls such as stores have an effect."""
+        """Read an expression statement, which is a call with an effect, such as a store."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return
         value = self.reader.read(node)
@@ -339,7 +339,7 @@ class StatementReader:
                 return None
 
     def _as_slot_value(self, value: Value, slot: Slot) -> TileValue | Expr | None:
-        """Return what is copied into a slot for `value`, or None if it does not fit."""
+        """Return the operand that is copied into a slot for `value`, or None if it does not fit."""
         slot_type = self._slot_type(value)
         if isinstance(slot, TileValue):
             return self.reader.ops.tile(value, _NOWHERE) if slot_type == slot.type else None

@@ -44,7 +44,7 @@ class ScalarValue:
 
 @record
 class TileValue:
-    """A tile of the IR with what is known of its valid extents."""
+    """A tile of the IR with facts about its valid extents."""
 
     name: str
     type: TileType

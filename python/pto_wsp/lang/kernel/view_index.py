@@ -146,7 +146,7 @@ class _Indexer:
         return self.capacity
 
     def require_inside(self, inner: DimSelect, count: Expr, extent: Expr, loc: Location) -> None:
-        """Refuse constant indices that lie outside whatever the run-time extents are."""
+        """Refuse constant indices that are outside for all run-time extents."""
         start = known(inner.at) if isinstance(inner, Index) else None
         if isinstance(inner, Range):
             start = known(inner.start)

@@ -24,7 +24,16 @@ from pto_wsp.ir.scalar import Const, Expr, LoopExtent, Slot, Var, walk
 from pto_wsp.lang import arithmetic
 from pto_wsp.lang.kernel.declarations import ConstexprType, Extents, KernelParam, TemplateType, amount
 from pto_wsp.lang.operands import Scalar, expression, integer_constant
-from pto_wsp.lang.workload.blocks import OpenCond, OpenLoop, OpenNode, OpenTask, tasks_of
+from pto_wsp.lang.workload.blocks import (
+    OpenCond,
+    OpenLoop,
+    OpenNode,
+    OpenProcess,
+    OpenReceive,
+    OpenSend,
+    OpenTask,
+    tasks_of,
+)
 from pto_wsp.lang.workload.panels import TileLoop, in_panels
 from pto_wsp.lang.workload.ragged import RaggedAxis
 from pto_wsp.lang.workload.tensor import RowSet, Tensor, View, require_inside
@@ -48,7 +57,7 @@ def assemble(trace: WorkloadTrace) -> Module:
 
 @record
 class _Argument:
-    """A tensor argument: what it is a view of, and the indices of its first dimensions."""
+    """A tensor argument: its tensor, and the indices of its first dimensions."""
 
     base: Tensor | Untyped
     entries: tuple[DimSelect, ...]
@@ -101,7 +110,7 @@ class _Assembler:
 
     def require_written(self, workload: w.WorkloadFunction) -> None:
         """Refuse reads of local tensors that a run could reach before a task has written them."""
-        local = {tensor.name for tensor in workload.tensors if tensor.is_local}
+        local = {t.name for t in workload.tensors if t.is_local and t.channel is None}
         unwritten = first_unwritten_read(workload.body, self.kernels, local) if local else None
         if unwritten is not None:
             axes = {name: axis.param.name for axis in self.trace.axes for name in axis.param.tensors}
@@ -115,7 +124,7 @@ class _Assembler:
     # --- parameters ---
 
     def decide(self, task: OpenTask, param: KernelParam, value: object) -> None:
-        """Let a use of an untyped parameter decide what it is."""
+        """Let a use of an untyped parameter decide its type."""
         base = value.base if isinstance(value, View) else value
         if not isinstance(base, Untyped):
             return
@@ -146,6 +155,9 @@ class _Assembler:
             found.setdefault(name, size)
         for axis in self.trace.axes:
             found.update({param.name: param for param in axis.hidden()})
+        for name, (channel, ring) in self.trace.channels.items():
+            kind = TensorType(ring.dtype, ring.dims)
+            found[name] = w.TensorParam(name, kind, channel.loc, is_local=True, channel=channel.record)
         return tuple(found.values())
 
     def param(self, name: str, param: Param | DenseDyn) -> w.WorkloadParam:
@@ -208,6 +220,15 @@ class _Assembler:
             case OpenCond():
                 then, other = self.nodes(node.then), self.nodes(node.other)
                 return w.Cond(node.condition, then, other, node.loc)
+            case OpenProcess():
+                return w.Process(node.name, self.nodes(node.body), node.loc)
+            case OpenSend():
+                body = self.nodes(node.body)
+                return w.Send(node.channel, node.slot, node.index, node.scalars, body, node.loc)
+            case OpenReceive():
+                body = self.nodes(node.body)
+                names = (node.slot, node.index, node.scalars)
+                return w.Receive(node.channel, *names, node.ends_loop, body, node.loc)
             case w.Set() | w.Refuse():
                 return node
             case _:
@@ -470,7 +491,7 @@ def _argument(value: object) -> _Argument | None:
 
 
 def _variant(name: str, number: int) -> str:
-    """Return the name that a kernel of several variants has while tasks are made."""
+    """Return the temporary name of a kernel with several variants during tracing."""
     return f"{name}#{number}" if number else name
 
 

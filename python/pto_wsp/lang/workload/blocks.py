@@ -63,7 +63,41 @@ class OpenCond:
     other: list[OpenNode]
 
 
-OpenNode = OpenLoop | OpenTask | OpenCond | w.Set | w.Refuse
+@record
+class OpenProcess:
+    """A process whose body is being recorded, or has been."""
+
+    name: str
+    loc: Location | None
+    body: list[OpenNode]
+
+
+@record
+class OpenSend:
+    """A token whose tasks are being recorded, or have been: see `ir.workload.Send`."""
+
+    channel: str
+    slot: str
+    index: str
+    scalars: tuple[Expr, ...]
+    loc: Location | None
+    body: list[OpenNode]
+
+
+@record
+class OpenReceive:
+    """A token whose uses are being recorded, or have been: see `ir.workload.Receive`."""
+
+    channel: str
+    slot: str
+    index: str
+    scalars: tuple[str, ...]
+    ends_loop: bool
+    loc: Location | None
+    body: list[OpenNode]
+
+
+OpenNode = OpenLoop | OpenTask | OpenCond | w.Set | w.Refuse | OpenProcess | OpenSend | OpenReceive
 
 
 def tasks_of(nodes: Iterable[OpenNode]) -> Iterator[OpenTask]:
@@ -72,7 +106,7 @@ def tasks_of(nodes: Iterable[OpenNode]) -> Iterator[OpenTask]:
         match node:
             case OpenTask():
                 yield node
-            case OpenLoop():
+            case OpenLoop() | OpenProcess() | OpenSend() | OpenReceive():
                 yield from tasks_of(node.body)
             case OpenCond():
                 yield from tasks_of(node.then)
@@ -121,7 +155,7 @@ class Chain:
 
 
 class OpenBlock:
-    """A list of nodes to which what is recorded next is added.
+    """The list of nodes that receives the next recorded node.
 
     Attributes:
         nodes: what has been recorded.
@@ -168,7 +202,7 @@ class Blocks:
             block.ended, block.chain = (block.chain, loc), None
 
     def enter(self, nodes: list[OpenNode], what: str, loc: Location | None) -> OpenBlock:
-        """Begin a block: what is recorded next is added to `nodes`."""
+        """Begin a block: `nodes` receives the next recorded nodes."""
         self._open.append(OpenBlock(nodes, what, loc))
         return self.innermost
 

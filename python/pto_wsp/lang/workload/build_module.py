@@ -53,7 +53,7 @@ class Tracing:
         self.defaults: dict[str, np.ndarray | Ragged | Sparse | int | float] = {}
 
     def run(self) -> Traced:
-        """Run its functions and return what they describe.
+        """Run its functions and return the traced workload.
 
         Raises:
             FrontendError: something in them has no meaning in a workload.

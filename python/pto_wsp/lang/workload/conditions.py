@@ -44,7 +44,7 @@ class Branch:
         traceback: TracebackType | None,
     ) -> None:
         if kind is not None:
-            return  # the block stays open, which ends the recording with an error if this one is caught
+            return  # the block stays open, so the recording ends with an error if this error is caught
         blocks: Blocks = context.current(f"`{self._what}`").blocks
         assert self._block is not None and self._chain is not None
         blocks.leave(self._block)

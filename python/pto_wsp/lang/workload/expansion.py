@@ -1,4 +1,4 @@
-"""What a loop says about its binary expansion: ranges, and rows of tiles for blocks of some sizes."""
+"""The options of the binary expansion of a loop: ranges, and rows of tiles for blocks of some sizes."""
 
 from __future__ import annotations
 

@@ -5,27 +5,38 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 
-from pto_wsp.errors import BadHandle, NameClash, UnsupportedSyntax
+from pto_wsp.errors import BadHandle, BadNetwork, NameClash, UnsupportedSyntax
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Binary, Const, Expr
 from pto_wsp.lang.annotations import RaggedAnnotation, SparseAnnotation, TensorAnnotation
 from pto_wsp.lang.source import MISSING, FunctionSource
-from pto_wsp.lang.workload.blocks import OpenCond, OpenNode, tasks_of
+from pto_wsp.lang.workload.blocks import OpenCond, OpenNode, OpenProcess, tasks_of
+from pto_wsp.lang.workload.replicas import require_one_for_one
 from pto_wsp.lang.workload.tasks import Handle
 from pto_wsp.lang.workload.trace import Frame, WorkloadTrace
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
-COMBINE, SEQUENTIAL = "combine", "sequential"
+COMBINE, SEQUENTIAL, NETWORK = "combine", "sequential", "network"
 
 
 @record
 class ComposedBodies:
-    """Several bodies: `combine`d, in program order ordered by data alone, or `sequential`."""
+    """Several bodies: `combine`d, in program order ordered by data alone, `sequential`, or a `network`.
+
+    Attributes:
+        kind: how they are composed.
+        parts: the bodies.
+        loc: place of the composition.
+        processes: of a network, the name of each part.
+        replicas: of a network, the names of those that `replicate` made.
+    """
 
     kind: str
     parts: tuple[Body, ...]
     loc: Location | None = None
+    processes: tuple[str, ...] = ()
+    replicas: frozenset[str] = frozenset()
 
 
 Body = FunctionSource | ComposedBodies
@@ -112,6 +123,8 @@ def record_body(
     Raises:
         FrontendError: something in it has no meaning in a workload.
     """
+    if isinstance(body, ComposedBodies) and body.kind == NETWORK:
+        return _record_network(trace, body, arguments, sizes)
     if isinstance(body, ComposedBodies):
         parts = [record_body(trace, part, arguments, sizes) for part in body.parts]
         return compose(trace, body.kind, parts, body.loc)
@@ -133,6 +146,30 @@ def record_body(
         )
     trace.blocks.end_chain(body.loc)
     return Handle(trace, outer.nodes[first:], [], body.loc)
+
+
+def _record_network(
+    trace: WorkloadTrace, body: ComposedBodies, arguments: dict[str, object], sizes: dict[str, Expr] | None
+) -> Handle:
+    outer = trace.blocks.innermost
+    if outer.nodes or trace.frames:
+        raise BadNetwork(
+            problem="a network cannot be part of a workload",
+            detail="it has no place in a program order",
+            advice="compile it alone, or let a process of it make these tasks",
+            loc=body.loc,
+        )
+    for name, part in zip(body.processes, body.parts, strict=True):
+        process = OpenProcess(name, part.loc, [])
+        trace.blocks.add(process)
+        block = trace.blocks.enter(process.body, "a process", part.loc)
+        trace.is_in_process = True
+        record_body(trace, part, arguments, sizes)
+        trace.is_in_process = False
+        trace.blocks.leave(block)
+        if name in body.replicas:
+            require_one_for_one(process)
+    return Handle(trace, outer.nodes, [], body.loc)
 
 
 def compose(trace: WorkloadTrace, kind: str, parts: Sequence[Handle], loc: Location | None) -> Handle:
@@ -162,7 +199,7 @@ def _in_steps(trace: WorkloadTrace, parts: Sequence[Sequence[OpenNode]], loc: Lo
     earlier: set[int] = set()
     for number, nodes in enumerate(parts):
         tasks = list(tasks_of(nodes))
-        for task in tasks:  # what is in an earlier step is complete
+        for task in tasks:  # all tasks of an earlier step are complete
             task.after[:] = [t for t in task.after if id(t) not in earlier]
         earlier |= {id(task) for task in tasks}
         condition = Binary("eq", loop.index, Const(number), loc)

@@ -125,7 +125,7 @@ class _Argument(Parameter):
             self._misfit(str(dtype), str(expr.dtype))
 
     def _value(self, expr: Expr) -> Expr:
-        """Return a number as it is when the workload is called: what may change is kept in a variable."""
+        """Return a number at the call of the workload; a variable keeps a value that may change."""
         if is_fixed(expr, self.trace.offsets) or expr.dtype is f32:
             return expr
         name = self.trace.unique(f"{self.name}.value")

@@ -1,4 +1,4 @@
-"""Regions of tensors that lie in panels, as regions of the arrays that store them."""
+"""Maps regions of tensors in panels to regions of the arrays that store them."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class _Flow:
         self.name = name
 
     def block(self, statements: Iterable[ast.stmt]) -> ast.AST | _Flow | None:
-        """Return what first happens in statements, one after another."""
+        """Return the first use or assignment in a sequence of statements."""
         for statement in statements:
             found = self.statement(statement)
             if found is not None:

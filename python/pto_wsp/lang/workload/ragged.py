@@ -93,7 +93,7 @@ class Ragged:
 
 
 def by_name(what: str, ways: str) -> WrongValue:
-    """Return the error that an axis is made without saying what its arrays are."""
+    """Return the error for an axis that is constructed without its arrays."""
     return WrongValue(name=what, expected=ways, found="values without a name", loc=caller_location())
 
 

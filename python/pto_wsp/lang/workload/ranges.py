@@ -99,7 +99,7 @@ class Stretch:
         return Stretch(add(self.start_expr, start, caller_location()), extent)
 
     def selection(self) -> DimSelect:
-        """Return what it selects of a dimension."""
+        """Return the part of a dimension that it selects."""
         return Range(self.start_expr, self.extent_expr)
 
     def item(self, index: Expr) -> Scalar:
@@ -133,12 +133,12 @@ class Span(Stretch):
         return f"<range {self.loop}>"
 
     def selection(self) -> DimSelect:
-        """Return what it selects of a dimension."""
+        """Return the part of a dimension that it selects."""
         return TileRange(self.loop)
 
 
 def slice_of(item: slice, size: Expr | None) -> SliceBounds | str:
-    """Return the bounds of a slice, whose stop is `size` by default, or what is wrong with it."""
+    """Return the bounds of a slice, whose stop is `size` by default, or the reason why it is wrong."""
     start = Const(0) if item.start is None else expression(item.start)
     stop = size if item.stop is None else expression(item.stop)
     if item.step is not None:

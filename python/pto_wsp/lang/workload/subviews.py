@@ -40,7 +40,7 @@ class SliceBounds:
     stop: Expr
 
     def selection(self, loc: Location | None) -> Range:
-        """Return what it selects of a whole dimension."""
+        """Return the part of a whole dimension that it selects."""
         return Range(self.start, _length(self, loc))
 
 
@@ -165,7 +165,7 @@ def _is_natural(start: Expr, loops: Mapping[str, OpenLoop]) -> bool:
 
 
 def is_fixed(expr: Expr, offsets: Collection[str]) -> bool:
-    """Whether an expression has one value wherever it is evaluated inside the loops of its variables.
+    """Whether an expression has the same value everywhere inside the loops of its variables.
 
     `offsets` are the tensors that hold offsets of axes.
     """

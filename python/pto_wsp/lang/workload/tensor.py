@@ -125,7 +125,7 @@ class Tensor(Operators):
 
     @property
     def panels(self) -> Tensor:
-        """The tensor as it lies in memory, [..., panels, K, cols], for kernels that loop over panels.
+        """The stored array, [..., panels, K, cols], for kernels that loop over panels.
 
         Raises:
             BadIndex: it has no panels, or its last two dimensions are not whole.
@@ -215,7 +215,7 @@ class View(Tensor):
 
     @property
     def panels(self) -> Tensor:
-        """The view as it lies in memory."""
+        """The view of the stored array."""
         context.current(f"`.panels` of {self.label}")
         loc = caller_location()
         if not isinstance(self.base, Tensor) or self.base.layout.cols is None:
@@ -302,6 +302,8 @@ class View(Tensor):
         if isinstance(item, RowSet):
             raise self._refused("a row set as the first index of a whole tensor", "one after others", loc)
         at = expression(item)
+        if at is None and isinstance(item, Tensor):
+            raise self._refused_table(item, loc)
         if at is None or at.dtype is not i64:
             raise self._refused("integers, slices and ranges of `P.tiles`", _kind(item, at), loc)
         return Index(at)
@@ -326,6 +328,12 @@ class View(Tensor):
         if isinstance(self.base, Tensor) and dim < len(self.base.dims):
             return dim_expr(self.base.dims[dim])
         raise self._refused("a slice with an end", "none", loc)
+
+    def _refused_table(self, table: Tensor, loc: Location | None) -> BadIndex:
+        """Return the error for an index that is a tensor, or a part of one: a table of rows."""
+        hint = f'declare the table as `rows: Sparse["n"]` and write `{self.label}[rows.rows(rows[i])]`'
+        found = f"a part of the tensor `{table.label}`"
+        return BadIndex(tensor=self.label, expected="a row set", found=found, loc=loc, hint=hint)
 
     def _refused(self, expected: str, found: str, loc: Location | None) -> BadIndex:
         return BadIndex(tensor=self.label, expected=expected, found=found, loc=loc)
@@ -403,7 +411,7 @@ def constant_bounds(select: DimSelect) -> tuple[int, int] | None:
 def require_inside(
     dims: Sequence[int | str], entries: Sequence[DimSelect], tensor: str, loc: Location | None
 ) -> None:
-    """Refuse constant indices that lie outside of a tensor whatever its sizes are.
+    """Refuse constant indices that are outside of a tensor for all sizes.
 
     Raises:
         ConstantIndexOutside: one that does.
@@ -486,7 +494,7 @@ class RowSet:
         return RowSet(self.indices, self.range[item], self.inner)
 
     def selection(self) -> DimSelect:
-        """Return what it selects of the leading dimensions."""
+        """Return the part of the leading dimensions that it selects."""
         return Rows(self.indices.label, self.range.start_expr, self.range.extent_expr)
 
 

@@ -41,7 +41,7 @@ class KernelTiers:
         return tuple(bound for _, bound in self.variants if bound is not None)
 
     def at(self, size: Number) -> TierAt:
-        """Select by a size, which is evaluated once, when the walk of the workload comes to the task.
+        """Select by a size, which is evaluated once, when the walk reaches the task.
 
         Raises:
             BadOperand: no integer.

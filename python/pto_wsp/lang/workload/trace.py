@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from pto_wsp.errors import (
     BadIndex,
@@ -33,6 +34,18 @@ from pto_wsp.types.dtype import DType, b1, i64
 from pto_wsp.types.tile import ScalarType
 
 Param = Tensor | Untyped | RaggedAxis | w.ScalarParam | w.SizeParam
+
+
+class ChannelLike(Protocol):
+    """A channel, as a trace knows it."""
+
+    name: str
+    record: w.Ring
+    loc: Location | None
+
+    def ring(self) -> Tensor:
+        """Return the tensor that holds the buffers."""
+        ...
 
 
 @record
@@ -81,6 +94,8 @@ class WorkloadTrace:
         loops: every loop, by variable.
         distinct: tensors of which no two elements are equal, as `assume` states.
         untyped_elements: scalars that are elements of tensors whose element type is not known yet.
+        channels: the channels that processes name, with the tensors that hold their buffers.
+        is_in_process: whether the body of a process is being recorded.
     """
 
     def __init__(self, name: str, loc: Location | None) -> None:
@@ -95,6 +110,8 @@ class WorkloadTrace:
         self.axes: list[RaggedAxis] = []
         self.loops: dict[str, OpenLoop] = {}
         self.untyped_elements: list[Entry] = []
+        self.channels: dict[str, tuple[ChannelLike, Tensor]] = {}
+        self.is_in_process = False
         self.distinct: list[Tensor] = []
         self.frames: list[Frame] = []
         self.sources: dict[object, FunctionSource] = {}
@@ -152,6 +169,25 @@ class WorkloadTrace:
                 self._fresh.taken.add(dim)
                 self.sizes[dim] = w.SizeParam(dim, loc=loc)
 
+    def channel(self, channel: ChannelLike, loc: Location | None) -> Tensor:
+        """Return the tensor that holds the buffers of a channel.
+
+        Raises:
+            NameClash: something else has its name.
+        """
+        known = self.channels.get(channel.name)
+        if known is not None and known[0] is channel:
+            return known[1]
+        if channel.name in self._fresh.taken:
+            first = self.places.get(channel.name) if known is None else known[0].loc
+            notes = [("the first one", first), ("the channel", channel.loc)]
+            raise NameClash(kind="channels or parameters", name=channel.name, loc=loc, notes=notes)
+        ring = channel.ring()
+        self.declare_sizes(ring.dims, channel.loc)
+        self._fresh.taken.add(channel.name)
+        self.channels[channel.name] = channel, ring
+        return ring
+
     def unique(self, name: str) -> str:
         """Return `name`, or one like it that nothing has yet."""
         return self._fresh.name(name)
@@ -162,6 +198,8 @@ class WorkloadTrace:
             if param is tensor:
                 return name
         if any(tensor is held for axis in self.axes for held in axis.tensors):
+            return tensor.label
+        if any(tensor is ring for _, ring in self.channels.values()):
             return tensor.label
         name = self._capture(tensor, scope)
         self.declare_sizes(tensor.dims, self.loc)
@@ -214,7 +252,7 @@ class WorkloadTrace:
     # --- loops ---
 
     def extent_of(self, axis: object, loc: Location | None) -> Expr:
-        """Return the extent of what a loop runs over.
+        """Return the extent of the axis of a loop.
 
         Raises:
             UnknownAxis: a name that no tensor or parameter has.
@@ -274,7 +312,7 @@ class WorkloadTrace:
         loc: Location | None,
         expansion: Expansion = NOT_EXPANDED,
     ) -> tuple[OpenLoop, OpenBlock]:
-        """Begin a loop: what is recorded next is its body, up to the end of the block."""
+        """Begin a loop, whose body is recorded up to the end of the block."""
         var = self.unique(name)
         loop = OpenLoop(kind, var, extent, tile, loc, [], name if var != name else "", expansion)
         self.blocks.add(loop)

@@ -1,4 +1,4 @@
-"""`@workload`: a function that says which tasks exist."""
+"""`@workload`: a function that generates tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, FunctionType
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from pto_wsp.device.model import Device
 from pto_wsp.errors import (
@@ -41,10 +41,11 @@ from pto_wsp.lang.workload.nested import call_workload
 from pto_wsp.lang.workload.tasks import Handle
 from pto_wsp.lang.workload.trace import active_trace
 from pto_wsp.location import Location, caller_location
-from pto_wsp.prove.finding import Proof
-from pto_wsp.prove.prove import prove
 from pto_wsp.support.record import replace
 from pto_wsp.visualize.notebook import module_html
+
+if TYPE_CHECKING:
+    from pto_wsp.prove.finding import Proof
 
 
 class Workload(Schedulable):
@@ -174,6 +175,8 @@ class Workload(Schedulable):
             MissingPackage: islpy is not installed.
             FrontendError, VariableChanged: as `compile` raises.
         """
+        from pto_wsp.prove.prove import prove  # here: programs that prove nothing start without it
+
         return prove(verify(self.trace().module))
 
     def compile(
@@ -214,8 +217,8 @@ def workload() -> Callable[[Callable[..., None]], Workload]: ...
 def workload(function: Callable[..., None] | None = None, /) -> Any:
     """Make a workload of a function, which runs once to be recorded when the workload is first used.
 
-    Parameters are `Tensor[dtype, dims...]`, `Scalar[dtype]`, `DenseDyn`, `Dense[n]`, or untyped: then their
-    uses decide what they are.
+    Parameters are `Tensor[dtype, dims...]`, `Scalar[dtype]`, `DenseDyn` or `Dense[n]`. The uses of an
+    untyped parameter decide its type.
     """
     frame = sys._getframe(1)
     if function is None:
@@ -277,6 +280,16 @@ def _composed(kind: str, parts: Sequence[object]) -> Workload | Handle:
 
 
 def _workload_of(function: object, frame: FrameType) -> Workload:
+    source = function_source(function, frame)
+    return Workload(source, {}, source.function.__name__)
+
+
+def function_source(function: object, frame: FrameType) -> FunctionSource:
+    """Return the source of a function that describes a workload or a process.
+
+    Raises:
+        UnsupportedSyntax: not a plain function.
+    """
     source = read_function(_plain(function), frame)
     if inspect.isgeneratorfunction(source.function) or inspect.iscoroutinefunction(source.function):
         raise UnsupportedSyntax(
@@ -286,7 +299,7 @@ def _workload_of(function: object, frame: FrameType) -> Workload:
             advice="write a plain function",
             loc=source.loc,
         )
-    return Workload(source, {}, source.function.__name__)
+    return source
 
 
 def _plain(function: object) -> FunctionType:

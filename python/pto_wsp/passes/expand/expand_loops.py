@@ -146,7 +146,7 @@ class _Expander:
             yield from self.rest(loop, extent, smallest, widening)
 
     def rest(self, loop: w.Loop, extent: Expr, smallest: int, widening: Widening | None) -> Iterator[_Block]:
-        """Yield what is left below the smallest block: on larger tiles where they are asked for, then not."""
+        """Yield the rest below the smallest block: first on larger tiles if requested, then others."""
         scale, rows = self.scale(loop, 0, widening)
         start, left = _whole(extent, smallest), binary("mod", extent, Const(smallest))
         if scale > 1:

@@ -52,7 +52,7 @@ class Variants:
     def larger(
         self, name: str, rows: int, factor: int, growing: frozenset[Dim], periodic: frozenset[str]
     ) -> str:
-        """Return the name of a kernel for larger tiles, which is made once."""
+        """Return the name of a kernel for larger tiles, which is created once."""
         key = (name, factor, growing, periodic)
         if key not in self._made:
             made = self._made[key] = self._fresh.name(f"{name}_{rows}")
@@ -227,7 +227,7 @@ class Widening:
     def _is_temporary(self, region: Region, at: int) -> bool:
         """Whether only the loop uses a tensor, in one place, and each iteration writes it, then reads it."""
         uses = [(p, r) for task in self.tasks for p, r in self._arguments(task) if r.tensor == region.tensor]
-        # Of one task, what it reads comes before what it writes.
+        # In a task, reads come before writes.
         first = next(task for task in self.tasks if any(r.tensor == region.tensor for r in _regions(task)))
         roles = {p.role for p, r in self._arguments(first) if r.tensor == region.tensor}
         is_read = any(p.role != k.OUT for p, _ in uses)

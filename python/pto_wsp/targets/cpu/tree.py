@@ -87,6 +87,10 @@ def _without_folder(loc: Location | None) -> Location | None:
 
 
 def _require_portable(target: str, module: Module, library: Library) -> None:
+    if module.entry and module.entry_workload.processes:
+        what, reason = "sources of a network of processes", "a host program runs one program order"
+        loc = module.entry_workload.processes[0].loc
+        raise UnsupportedByTarget(target=target, what=what, reason=reason, loc=loc)
     shipped = include_directory()
     for unit in library.units:
         own = [path.name for path in included_files(unit, shipped) if shipped not in path.parents]

@@ -15,6 +15,7 @@ class InterpTarget(Target):
 
     name = "interp"
     evaluates_floats = True
+    runs_networks = True
 
     def check(self, module: Module) -> None:
         """Return: every instruction has a numpy meaning."""

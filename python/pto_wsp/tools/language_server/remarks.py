@@ -16,7 +16,7 @@ PYTHON_SYNTAX, NOT_CHECKED = "python-syntax", "not-checked"
 
 @dataclass(frozen=True)
 class Remark:
-    """An error at a place of a document.
+    """What the editor shows at a place of a document.
 
     Attributes:
         line: from 1.
@@ -24,7 +24,7 @@ class Remark:
         end_col: one past the last column.
         code: of the error.
         message: what is wrong, what was expected, and what to do.
-        is_error: False for a remark.
+        is_error: False where a part of the document could not be checked.
     """
 
     line: int

@@ -13,6 +13,7 @@ import pytest
 from examples.llm.config import UnknownModel
 from examples.llm.model import SMOLLM, Chunk, Model, load
 from examples.llm.tokenizer import Text, _cut
+from pto_wsp import i8
 
 REFERENCE = json.loads((Path(__file__).parent / "smollm2_reference.json").read_text())
 LIMIT, MARGIN = 2e-3, 0.02
@@ -65,6 +66,30 @@ def test_free_running_until_the_choice_is_close(loaded: tuple[Model, Text]) -> N
                 break
             assert found[0] == token
             ids, past = [token], past + len(ids)
+
+
+def perplexity(model: Model, ids: list[int]) -> float:
+    """Return e to the mean of -log of the probability of each token after the first."""
+    total, pages, step = 0.0, list(range(model.pages)), 256
+    for start in range(0, len(ids) - 1, step):
+        given, following = ids[start : start + step], ids[start + 1 : start + 1 + step]
+        scores, _ = model.run([Chunk(given, start, pages, len(given))])
+        scores = scores[: len(following)]
+        top = scores.max(axis=1)
+        log_sum = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
+        total += float((log_sum - scores[np.arange(len(following)), following]).sum(dtype=np.float64))
+    return float(np.exp(total / (len(ids) - 1)))
+
+
+@pytest.mark.slow
+def test_perplexity_with_activations_of_i8(loaded: tuple[Model, Text]) -> None:
+    """The text is the beginning of this project's page on its architecture (MIT)."""
+    model, text = loaded
+    ids = text.encode((Path(__file__).parent / "perplexity.txt").read_text())
+    assert len(ids) >= 2000
+    expected = perplexity(model, ids)
+    assert 5 < expected < 60
+    assert abs(perplexity(Model(model.packed, i8, pages=48), ids) / expected - 1) < 0.01
 
 
 def test_the_template_has_its_default_system_message(loaded: tuple[Model, Text]) -> None:

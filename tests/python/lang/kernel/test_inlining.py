@@ -112,6 +112,12 @@ def twice(t):
         ("import functools\n@functools.cache\ndef g(t):\n    return t", "g(x)", "g(x)", "a call of `g`"),
         ("g = lambda t: t", "g(x)", "g(x)", "a call of `g`"),
         ("g = eval('lambda t: t')", "g(x)", "g(x)", "a call of `g`"),
+        (
+            "@kernel\ndef g(a: In[Tile[4, 8, f32]], b: Out[Tile[4, 8, f32]]):\n    pto.store(b, a)",
+            "g(a=x, b=y)",
+            "g(a=x, b=y)",
+            "leave out the decorator of `g`",
+        ),
         ("async def g(t):\n    return t", "g(x)", "g(x)", "a call of `g`"),
         ("def g(t):\n    pto.store(t, 1.0)", "g(x)", "t", "an Out or InOut parameter, found `x`, an input"),
     ],

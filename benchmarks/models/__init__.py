@@ -1,0 +1,1 @@
+"""Whole language models against llama.cpp."""

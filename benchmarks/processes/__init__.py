@@ -1,0 +1,1 @@
+"""The case `processes`: networks of processes."""

@@ -1,0 +1,1 @@
+"""What directives of schedules cost and gain."""

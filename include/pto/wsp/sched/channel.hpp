@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A channel of a network during a run: whose turn it is, which buffers are in use, and who waits.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "pto/wsp/bytecode/program.hpp"
+#include "pto/wsp/spin.hpp"
+
+namespace pto::wsp::sched {
+
+enum class ProcessState : uint8_t { kRunning, kEnded, kFailed };
+
+/// The state of every process. Written by the worker that runs the process, before it looks at the waiters of
+/// the channels of that process, under their locks.
+using ProcessStates = std::vector<std::atomic<ProcessState>>;
+
+/// What a process that comes to a send or receive does. The numbers are those of `WAITS` in
+/// runtime/explain.py.
+enum class Admission : uint8_t {
+  kGo = 0,
+  kTurnToSend = 1,  ///< it waits for other senders
+  kTurnToReceive = 2,
+  kBuffer = 3,
+  kToken = 4,
+  kReceipt = 5,      ///< of a token that it has sent: a rendezvous
+  kOtherFailed = 6,  ///< it needs a process that has failed
+  kOtherEnded = 7,   ///< it needs a side all of whose processes have ended
+};
+
+inline bool waits(Admission admission) {
+  return admission >= Admission::kTurnToSend && admission <= Admission::kReceipt;
+}
+
+/// The processes of one side of a channel, which take turns in declared order. One that has ended loses its
+/// turn.
+class Side {
+ public:
+  Side(std::vector<uint32_t> processes, const ProcessStates& states)
+      : processes_(std::move(processes)), states_(&states) {}
+
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  /// The process whose turn it is, or kNone if all have ended.
+  uint32_t next() const {
+    for (size_t k = 0; k < processes_.size(); ++k) {
+      const uint32_t process = processes_[(turn_ + k) % processes_.size()];
+      if ((*states_)[process].load(std::memory_order_acquire) != ProcessState::kEnded) return process;
+    }
+    return kNone;
+  }
+  /// Ends the turn of a process.
+  void advance(uint32_t process) {
+    if (processes_.size() == 1) return;
+    turn_ = size_t(std::find(processes_.begin(), processes_.end(), process) - processes_.begin()) + 1;
+  }
+
+ private:
+  std::vector<uint32_t> processes_;
+  const ProcessStates* states_;
+  size_t turn_ = 0;
+};
+
+/// All functions need the lock. The reference meaning is `interp/network.py`, which has the same names.
+class alignas(kLineBytes) Channel {
+ public:
+  struct Waiter {
+    uint32_t process;
+    uint32_t move;
+  };
+
+  Channel(const bytecode::TensorDescriptor& ring, Side senders, Side receivers, const ProcessStates& states)
+      : is_rendezvous_(ring.channel == bytecode::ChannelKind::RENDEZVOUS),
+        num_scalars_(ring.scalars),
+        buffers_(size_t(ring.dims[0])),
+        scalars_(buffers_.size() * ring.scalars),
+        senders_(std::move(senders)),
+        receivers_(std::move(receivers)),
+        states_(&states) {}
+
+  SpinLock lock;
+  std::vector<Waiter> waiters;
+
+  Admission admit_send(uint32_t process) const {
+    const uint32_t next = senders_.next();
+    if (next != process) return unless_failed(next, Admission::kTurnToSend);
+    const Buffer& buffer = buffer_of(sent_);
+    if (buffer.owner == Side::kNone) return Admission::kGo;
+    return unless_failed(buffer.is_sent ? receivers_.next() : buffer.owner, Admission::kBuffer);
+  }
+
+  /// Whether the sender of a token goes on after its send.
+  Admission admit_end(uint64_t token) const {
+    if (!is_rendezvous_ || received_ > token) return Admission::kGo;
+    return unless_failed(receivers_.next(), Admission::kReceipt);
+  }
+
+  Admission admit_receive(uint32_t process) const {
+    if (sent_ == received_) return unless_failed(senders_.next(), Admission::kToken);
+    const uint32_t next = receivers_.next();
+    if (next != process) return unless_failed(next, Admission::kTurnToReceive);
+    const Buffer& buffer = buffer_of(received_);
+    return buffer.is_sent ? Admission::kGo : unless_failed(buffer.owner, Admission::kToken);
+  }
+
+  /// Begins a token; returns its number.
+  uint64_t open(uint32_t process, const int64_t* scalars) {
+    buffer_of(sent_).owner = process;
+    std::copy_n(scalars, num_scalars_, scalars_of(sent_));
+    senders_.advance(process);
+    return sent_++;
+  }
+  void publish(uint64_t token) { buffer_of(token).is_sent = true; }
+  /// Receives the next token; returns its number.
+  uint64_t take(uint32_t process) {
+    Buffer& buffer = buffer_of(received_);
+    buffer.owner = process;
+    buffer.is_sent = false;
+    receivers_.advance(process);
+    return received_++;
+  }
+  void free(uint64_t token) {
+    buffer_of(token).owner = Side::kNone;
+    ++freed_;
+  }
+
+  uint64_t slot_of(uint64_t token) const { return buffers_.size() == 1 ? 0 : token % buffers_.size(); }
+  const int64_t* scalars(uint64_t token) const { return scalars_.data() + slot_of(token) * num_scalars_; }
+  uint32_t num_scalars() const { return num_scalars_; }
+  uint64_t sent() const { return sent_; }
+  uint64_t received() const { return received_; }
+  uint64_t freed() const { return freed_; }
+
+ private:
+  /// Free unless it has an owner: the sender of its token, then the receiver.
+  struct Buffer {
+    uint32_t owner = Side::kNone;
+    bool is_sent = false;  ///< its token waits to be received
+  };
+
+  Buffer& buffer_of(uint64_t token) { return buffers_[slot_of(token)]; }
+  const Buffer& buffer_of(uint64_t token) const { return buffers_[slot_of(token)]; }
+  int64_t* scalars_of(uint64_t token) { return scalars_.data() + slot_of(token) * num_scalars_; }
+
+  Admission unless_failed(uint32_t process, Admission wait) const {
+    if (process == Side::kNone) return Admission::kOtherEnded;
+    const bool has_failed = (*states_)[process].load(std::memory_order_acquire) == ProcessState::kFailed;
+    return has_failed ? Admission::kOtherFailed : wait;
+  }
+
+  const bool is_rendezvous_;
+  const uint32_t num_scalars_;
+  std::vector<Buffer> buffers_;
+  std::vector<int64_t> scalars_;
+  Side senders_, receivers_;
+  const ProcessStates* states_;
+  uint64_t sent_ = 0, received_ = 0, freed_ = 0;
+};
+
+}  // namespace pto::wsp::sched

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A run of a network: each process is an expander that one worker at a time walks, until it must wait.
+///
+/// A process runs its tasks in program order, each as it is expanded, so its hazards are satisfied. A worker
+/// takes a process that is ready. Where the process must wait for a channel, the worker records it with the
+/// waiters of that channel and takes another one. The worker that changes a channel makes its waiters ready that
+/// can go on. Each process is ready, at work, waiting, or done: if none is ready or at work, nothing can ever
+/// go on, so a deadlock is established without a clock.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "pto/wsp/bytecode/regions.hpp"
+#include "pto/wsp/sched/channel.hpp"
+#include "pto/wsp/sched/run.hpp"
+
+namespace pto::wsp::sched {
+
+/// A process between two steps. One worker at a time has it.
+struct alignas(kLineBytes) NetworkProcess {
+  NetworkProcess(const bytecode::Plan& plan, uint32_t number, uint32_t first_step,
+                 const std::vector<char*>& bases)
+      : number(number), expander(plan, &arguments), checker(plan) {
+    arguments.bind(plan, bases);
+    expander.begin_at(first_step);
+  }
+  NetworkProcess(const NetworkProcess&) = delete;
+
+  static constexpr uint32_t kNoMove = UINT32_MAX;
+
+  const uint32_t number;
+  bytecode::Arguments arguments;
+  bytecode::Expander expander;
+  bytecode::TaskChecker checker;
+  uint64_t num_tasks = 0;
+  uint32_t pending = kNoMove;  ///< the send or receive at which it waits
+  std::vector<Channel*> channels;
+  std::optional<EngineError> error;
+};
+
+class Network {
+ public:
+  using Process = NetworkProcess;
+
+  /// \pre the run has begun
+  Network(Run& run, Others& others)
+      : run_(run), plan_(run.plan()), others_(others), states_(plan_.program().processes.size()) {
+    make_channels();
+    for (uint32_t step = 0; step < plan_.steps.size(); ++step) {
+      if (plan_.steps[step].kind != bytecode::Step::kProcess) continue;
+      const uint32_t number = plan_.steps[step].index;
+      states_[number].store(ProcessState::kRunning, std::memory_order_relaxed);
+      processes_.push_back(std::make_unique<Process>(plan_, number, step + 1, run.bases()));
+      ready_.push_back(processes_.back().get());
+    }
+    for (const bytecode::MoveForm& move : plan_.program().moves) {
+      std::vector<Channel*>& used = processes_[move.process]->channels;
+      Channel* channel = channels_[move.tensor].get();
+      if (std::find(used.begin(), used.end(), channel) == used.end()) used.push_back(channel);
+    }
+    num_ready_.store(int(ready_.size()), std::memory_order_relaxed);
+    num_active_.store(int(ready_.size()), std::memory_order_relaxed);
+  }
+
+  bool has_ready() const { return num_ready_.load(std::memory_order_seq_cst) > 0; }
+  /// All processes have ended, failed or wait for ever; then the run has its failure.
+  bool is_over() const { return is_over_.load(std::memory_order_seq_cst); }
+
+  /// Runs a process as far as it can. False if none is ready.
+  bool work(Worker& worker) {
+    Process* process = take_ready();
+    if (process == nullptr) return false;
+    worker.resume();
+    Walk(*this, *process, worker).work();
+    return true;
+  }
+
+ private:
+  /// A worker in a process. After the process was recorded as a waiter, another worker may have it.
+  class Walk : private bytecode::EventVisitor {
+   public:
+    Walk(Network& network, Process& process, Worker& worker)
+        : network_(network),
+          run_(network.run_),
+          plan_(network.plan_),
+          process_(process),
+          worker_(worker),
+          is_watched_(run_.options().watches_tasks()) {}
+
+    void work() {
+      const uint32_t number = process_.number;
+      try {
+        const bool can_begin = process_.pending == Process::kNoMove || attempt(process_.pending);
+        while (can_begin && outcome_ == Outcome::kGo && goes_on() &&
+               bytecode::visit(process_.expander.next(), *this)) {
+        }
+      } catch (EngineError& error) {
+        fail(place_late(std::move(error), process_.expander, process_.num_tasks));
+      } catch (const std::bad_alloc&) {
+        fail(EngineError("out-of-memory", "there is no memory to run a process"));
+      }
+      if (outcome_ == Outcome::kStopped) return;
+      if (outcome_ == Outcome::kEnded) network_.end(number, ProcessState::kEnded);
+      if (outcome_ == Outcome::kFailed) network_.end(number, ProcessState::kFailed);
+      network_.leave();
+    }
+
+   private:
+    template <class Visitor>
+    friend bool bytecode::visit(bytecode::Event event, Visitor& visitor);
+
+    enum class Outcome : uint8_t { kGo, kWaits, kEnded, kFailed, kStopped };
+
+    bool leaves(Outcome outcome) {
+      outcome_ = outcome;
+      return false;
+    }
+
+    void fail(EngineError error) {
+      process_.error = std::move(error);
+      outcome_ = Outcome::kFailed;
+    }
+
+    bool goes_on() {
+      run_.look_out(worker_);
+      return !run_.is_cancelled() || leaves(Outcome::kStopped);
+    }
+
+    bool on_end() { return leaves(Outcome::kEnded); }
+
+    bool on_flush(uint32_t set) {
+      const int64_t* registers = process_.expander.registers();
+      process_.expander.assign(set, plan_.evaluate(plan_.sets[set].value, registers));
+      return true;
+    }
+
+    bool on_task(uint32_t site) {
+      do {
+        if (!run_task(site)) return false;
+        ++process_.num_tasks;
+      } while (goes_on() && process_.expander.repeat());
+      return outcome_ == Outcome::kGo;
+    }
+
+    bool run_task(uint32_t site) {
+      const bytecode::Arguments::Call& call = process_.arguments.call(site);
+      const int64_t* registers = process_.expander.registers();
+      const bool is_simple = call.is_simple && !is_watched_ && process_.num_tasks % kTimedPeriod != 0;
+      if (!is_simple && plan_.sites[site].checks_late)
+        process_.checker.check(plan_.sites[site], registers, true);
+      try {
+        if (!is_simple) process_.arguments.fill_rest(site, registers);
+        const int32_t check =
+            is_simple ? worker_.run_simple(call, process_.num_tasks)
+                      : worker_.run_filled(process_.arguments, site, registers, process_.num_tasks);
+        return check == 0 || end_in_task(site, check);
+      } catch (EngineError& error) {
+        fail(place(std::move(error).with_int("late", int64_t(process_.num_tasks)), site));
+      }
+      return false;
+    }
+
+    bool end_in_task(uint32_t site, int32_t check) {
+      if (check == kStopped) return leaves(Outcome::kStopped);
+      const int64_t* values = worker_.monitor().values;
+      const std::string kernel = plan_.sites[site].kernel->name;
+      fail(place(EngineError("kernel-failed", "a run-time check in kernel " + kernel + " failed")
+                     .with_int("check", check)
+                     .with("values", std::vector<int64_t>(values, values + kMaxCheckValues)),
+                 site));
+      return false;
+    }
+
+    EngineError place(EngineError error, uint32_t site) const {
+      return std::move(error)
+          .with("kernel", std::string(plan_.sites[site].kernel->name))
+          .with_int("task", int64_t(process_.num_tasks))
+          .with_int("pc", plan_.sites[site].pc)
+          .with("registers", process_.expander.copy_registers());
+    }
+
+    bool on_move(uint32_t index) {
+      const bytecode::MoveForm& move = plan_.program().moves[index];
+      const auto token = uint64_t(process_.expander.registers()[move.reg + 1u]);
+      if (move.op == bytecode::Op::END_SEND) {
+        network_.change(move.tensor, [&](Channel& channel) { channel.publish(token); });
+        return !network_.is_rendezvous(move.tensor) || attempt(index);
+      }
+      if (move.op != bytecode::Op::END_RECEIVE) return attempt(index);
+      network_.change(move.tensor, [&](Channel& channel) { channel.free(token); });
+      return true;
+    }
+
+    /// Goes on at a send or receive, or records the process as a waiter.
+    bool attempt(uint32_t index) {
+      const bytecode::MoveForm& move = plan_.program().moves[index];
+      Channel& channel = *network_.channels_[move.tensor];
+      Admission admission;
+      uint32_t num_woken = 0;
+      uint64_t received;
+      {
+        const std::lock_guard<SpinLock> lock(channel.lock);
+        admission = network_.admit(channel, process_, move);
+        received = channel.received();
+        if (waits(admission)) {
+          process_.pending = index;
+          channel.waiters.push_back({process_.number, index});
+          return leaves(Outcome::kWaits);
+        }
+        if (admission == Admission::kGo) {
+          pass(channel, move);
+          num_woken = network_.wake(channel);
+        }
+      }
+      process_.pending = Process::kNoMove;
+      if (num_woken > 0) network_.others_.call();
+      if (admission == Admission::kGo) return true;
+      if (admission == Admission::kOtherFailed) return leaves(Outcome::kFailed);
+      if (move.op != bytecode::Op::RECEIVE_EACH) return end_at_channel(move, received);
+      process_.expander.leave_loop();
+      return true;
+    }
+
+    /// Begins a token that is sent, or receives one.
+    void pass(Channel& channel, const bytecode::MoveForm& move) {
+      bytecode::Expander& expander = process_.expander;
+      if (move.op == bytecode::Op::END_SEND) return;
+      const bool is_send = move.op == bytecode::Op::SEND;
+      const uint64_t token = is_send ? channel.open(process_.number, expander.registers() + move.reg + 2)
+                                     : channel.take(process_.number);
+      expander.set(move.reg, int64_t(channel.slot_of(token)));
+      expander.set(move.reg + 1u, int64_t(token));
+      for (uint32_t i = 0; i < channel.num_scalars() && !is_send; ++i)
+        expander.set(move.reg + 2u + i, channel.scalars(token)[i]);
+    }
+
+    bool end_at_channel(const bytecode::MoveForm& move, uint64_t received) {
+      fail(EngineError("channel-ended", "a process needs a channel whose other side has ended")
+               .with_int("process", process_.number)
+               .with_int("pc", move.pc)
+               .with_int("received", int64_t(received))
+               .with_int("late", int64_t(process_.num_tasks)));
+      return false;
+    }
+
+    static constexpr uint64_t kTimedPeriod = 64;  ///< of tasks that may be timed
+
+    Network& network_;
+    Run& run_;
+    const bytecode::Plan& plan_;
+    Process& process_;
+    Worker& worker_;
+    const bool is_watched_;
+    Outcome outcome_ = Outcome::kGo;
+  };
+
+  void make_channels() {
+    const bytecode::Program& program = plan_.program();
+    channels_.resize(program.tensors.size());
+    for (uint16_t tensor = 0; tensor < program.tensors.size(); ++tensor) {
+      if (program.tensors[tensor].channel == bytecode::ChannelKind::NONE) continue;
+      std::vector<uint32_t> senders, receivers;
+      for (const bytecode::MoveForm& move : program.moves) {
+        if (move.tensor != tensor) continue;
+        const bool is_send = move.op == bytecode::Op::SEND || move.op == bytecode::Op::END_SEND;
+        std::vector<uint32_t>& side = is_send ? senders : receivers;
+        if (side.empty() || side.back() != move.process) side.push_back(move.process);
+      }
+      channels_[tensor] =
+          std::make_unique<Channel>(program.tensors[tensor], Side(std::move(senders), states_),
+                                    Side(std::move(receivers), states_), states_);
+    }
+  }
+
+  bool is_rendezvous(uint16_t tensor) const {
+    return plan_.program().tensors[tensor].channel == bytecode::ChannelKind::RENDEZVOUS;
+  }
+
+  static Admission admit(const Channel& channel, const Process& process, const bytecode::MoveForm& move) {
+    switch (move.op) {
+      case bytecode::Op::SEND: return channel.admit_send(process.number);
+      case bytecode::Op::END_SEND:
+        return channel.admit_end(uint64_t(process.expander.registers()[move.reg + 1u]));
+      default: return channel.admit_receive(process.number);
+    }
+  }
+
+  template <class Change>
+  void change(uint16_t tensor, const Change& apply) {
+    Channel& channel = *channels_[tensor];
+    uint32_t num_woken;
+    {
+      const std::lock_guard<SpinLock> lock(channel.lock);
+      apply(channel);
+      num_woken = wake(channel);
+    }
+    if (num_woken > 0) others_.call();
+  }
+
+  /// Makes the waiters ready that can go on now. \pre the channel is locked
+  uint32_t wake(Channel& channel) {
+    uint32_t num_woken = 0;
+    for (size_t i = 0; i < channel.waiters.size();) {
+      Process& process = *processes_[channel.waiters[i].process];
+      if (waits(admit(channel, process, plan_.program().moves[channel.waiters[i].move]))) {
+        ++i;
+        continue;
+      }
+      channel.waiters[i] = channel.waiters.back();
+      channel.waiters.pop_back();
+      num_active_.fetch_add(1, std::memory_order_relaxed);
+      push_ready(process);
+      ++num_woken;
+    }
+    return num_woken;
+  }
+
+  void push_ready(Process& process) {
+    const std::lock_guard<SpinLock> lock(ready_lock_);
+    ready_.push_back(&process);
+    num_ready_.fetch_add(1, std::memory_order_seq_cst);
+  }
+
+  Process* take_ready() {
+    if (num_ready_.load(std::memory_order_relaxed) == 0) return nullptr;
+    const std::lock_guard<SpinLock> lock(ready_lock_);
+    if (ready_.empty()) return nullptr;
+    Process* process = ready_.front();
+    ready_.pop_front();
+    num_ready_.fetch_sub(1, std::memory_order_relaxed);
+    return process;
+  }
+
+  /// A process has ended or failed: those that wait for it go on.
+  void end(uint32_t number, ProcessState state) {
+    states_[number].store(state, std::memory_order_release);
+    for (Channel* channel : processes_[number]->channels) {
+      uint32_t num_woken;
+      {
+        const std::lock_guard<SpinLock> lock(channel->lock);
+        num_woken = wake(*channel);
+      }
+      if (num_woken > 0) others_.call();
+    }
+  }
+
+  /// A process is not at work any more. Acquire: the last worker sees what the others did.
+  void leave() {
+    if (num_active_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+    find_failure();
+    is_over_.store(true, std::memory_order_seq_cst);
+  }
+
+  // The end. \pre no process is ready or at work
+
+  void find_failure() {
+    for (const auto& process : processes_) {
+      if (process->error) return run_.fail({0, 0, std::move(*process->error), true}, 0);
+    }
+    std::vector<int64_t> blocked, fills;
+    bool has_tokens = false;
+    for (uint32_t tensor = 0; tensor < channels_.size(); ++tensor) {
+      if (channels_[tensor] == nullptr) continue;
+      const Channel& channel = *channels_[tensor];
+      for (const uint64_t number : {uint64_t(tensor), channel.sent(), channel.received(), channel.freed()})
+        fills.push_back(int64_t(number));
+      has_tokens = has_tokens || channel.sent() != channel.received();
+    }
+    for (const auto& process : processes_) {
+      if (states_[process->number].load(std::memory_order_relaxed) != ProcessState::kRunning) continue;
+      const bytecode::MoveForm& move = plan_.program().moves[process->pending];
+      const Admission admission = admit(*channels_[move.tensor], *process, move);
+      for (const uint32_t number : {process->number, move.pc, uint32_t(admission)})
+        blocked.push_back(int64_t(number));
+    }
+    if (!blocked.empty()) {
+      run_.fail({0, 0,
+                 EngineError("deadlock", "every process that has not ended waits")
+                     .with("blocked", std::move(blocked))
+                     .with("channels", std::move(fills)),
+                 true},
+                0);
+    } else if (has_tokens) {
+      const char* message = "tokens are left when all processes have ended";
+      run_.fail({0, 0, EngineError("unreceived-tokens", message).with("channels", std::move(fills)), true},
+                0);
+    }
+  }
+
+  Run& run_;
+  const bytecode::Plan& plan_;
+  Others& others_;
+  ProcessStates states_;
+  std::vector<std::unique_ptr<Channel>> channels_;  ///< per tensor, null for tensors that are not rings
+  std::vector<std::unique_ptr<Process>> processes_;
+
+  alignas(kLineBytes) SpinLock ready_lock_;
+  std::deque<Process*> ready_;
+  alignas(kLineBytes) std::atomic<int> num_ready_{0};
+  std::atomic<int> num_active_{0};  ///< processes that are ready or at work
+  std::atomic<bool> is_over_{false};
+};
+
+}  // namespace pto::wsp::sched

@@ -1,0 +1,39 @@
+"""What programs of networks refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+
+from pto_wsp.errors import NotYetSupported, OverlappingArrays
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.module import Module
+from pto_wsp.location import caller_location
+
+
+def require_one_order(workload: w.WorkloadFunction, feature: str) -> None:
+    """Raise NotYetSupported if a workload is a network, whose tasks have no common program order."""
+    if workload.processes:
+        detail = "its tasks have no common program order"
+        raise NotYetSupported(
+            feature=f"{feature} of a network", detail=detail, advice="", loc=caller_location()
+        )
+
+
+def require_separate(module: Module, arrays: Sequence[np.ndarray]) -> None:
+    """Refuse arrays that are the same memory under two names, if the network writes one of them.
+
+    Processes share a tensor under one name alone, so that the verifier of networks sees it.
+
+    Raises:
+        OverlappingArrays: two arguments share memory.
+    """
+    named = zip((t.name for t in module.entry_workload.tensors), arrays, strict=True)
+    for (first, a), (second, b) in combinations([(n, a) for n, a in named if a.size], 2):
+        is_written = {first, second} & module.written
+        if is_written and np.may_share_memory(a, b) and np.shares_memory(a, b):
+            named_as = first if first in is_written else second
+            detail = "processes of a network share a tensor under one name alone"
+            raise OverlappingArrays(first=first, second=second, written=f"`{named_as}`", detail=detail)

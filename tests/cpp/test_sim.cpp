@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The parts of the simulator, and small machines whose times can be counted by hand.
+#include <list>
+#include <random>
+
+#include "check.hpp"
+#include "pto/wsp/sim/simulator.hpp"
+
+namespace test_sim {
+
+using namespace pto::wsp;
+using namespace pto::wsp::sim;
+
+namespace {
+
+/// Tasks that a test writes down.
+class Tasks {
+ public:
+  /// Adds a task that takes `cycles` on a core of kind 0 and waits for tasks; returns its number.
+  uint64_t add(double cycles, const std::vector<uint64_t>& after = {}, int64_t key = 0) {
+    SourceTask task;
+    task.cost = uint32_t(costs_.size());
+    task.traits.owner = sched::kNoOwner;
+    task.traits.rank[1] = key;
+    for (const uint64_t before : after) task.waits.push_back(sched::complete_name(before));
+    TaskCost cost;
+    cost.cycles = cycles;
+    costs_.push_back(cost);
+    tasks_.push_back(task);
+    return tasks_.size() - 1;
+  }
+  SourceTask& last() { return tasks_.back(); }
+  TaskCost& last_cost() { return costs_.back(); }
+
+  bool next(SourceTask& task) {
+    if (next_ == tasks_.size()) return false;
+    task = tasks_[next_++];
+    return true;
+  }
+  const TaskCost& cost(uint32_t number) const { return costs_[number]; }
+
+  SimResult run(const Machine& machine, const sched::PolicyOptions& options = {}) {
+    next_ = 0;
+    return Simulator<Tasks>(machine, options, 0, *this, UINT64_MAX, nullptr).run();
+  }
+
+ private:
+  std::vector<SourceTask> tasks_;
+  std::vector<TaskCost> costs_;
+  size_t next_ = 0;
+};
+
+Machine machine_of(uint32_t cores, double generate = 0) {
+  Machine machine;
+  machine.cores = {cores};
+  machine.generate = generate;
+  return machine;
+}
+
+}  // namespace
+
+TEST(transfers_share_a_rate_equally) {
+  SharedRate rate;
+  rate.begin(10);
+  CHECK(rate.next_end() == std::numeric_limits<double>::infinity());
+  rate.add(0, 100, 0);
+  rate.add(0, 300, 1);
+  CHECK_EQ(rate.next_end(), 20.0);  // 5 bytes per cycle each
+  CHECK_EQ(rate.end_next(), 0u);
+  CHECK_EQ(rate.next_end(), 40.0);  // 200 bytes are left, at 10 per cycle
+  rate.add(30, 50, 2);              // 100 and 50 bytes, at 5 per cycle
+  CHECK_EQ(rate.next_end(), 40.0);
+  CHECK_EQ(rate.end_next(), 2u);
+  CHECK_EQ(rate.next_end(), 45.0);
+  CHECK_EQ(rate.end_next(), 1u);
+}
+
+TEST(transfers_that_end_together_end_in_the_order_of_tasks) {
+  SharedRate rate;
+  rate.begin(1);
+  for (const uint64_t task : {3, 1, 2}) rate.add(0, 8, task);
+  for (const uint64_t task : {1, 2, 3}) CHECK_EQ(rate.end_next(), task);
+}
+
+TEST(a_cache_drops_what_was_used_least_recently) {
+  RegionCache cache;
+  cache.begin(300);
+  for (const uint64_t region : {1, 2, 3}) CHECK(!cache.use(region, 100));
+  CHECK(cache.use(1, 100));
+  CHECK(!cache.use(4, 100));  // drops 2
+  CHECK(cache.use(3, 100));
+  CHECK(!cache.use(2, 100));
+  CHECK(!cache.use(9, 301));  // never fits, and drops nothing
+  CHECK(cache.use(2, 100));
+}
+
+TEST(a_cache_is_like_a_list) {
+  std::mt19937_64 random(7);
+  RegionCache cache;
+  cache.begin(5000);
+  std::list<std::pair<uint64_t, uint64_t>> model;  // from the one used last
+  uint64_t used = 0;
+  for (int i = 0; i < 50000; ++i) {
+    const uint64_t number = random() % 400, region = number * 0x9E3779B97F4A7C15u, bytes = 1 + number % 97;
+    const auto found =
+        std::find_if(model.begin(), model.end(), [&](const auto& each) { return each.first == region; });
+    CHECK_EQ(cache.use(region, bytes), found != model.end());
+    if (found != model.end()) {
+      model.splice(model.begin(), model, found);
+      continue;
+    }
+    while (used + bytes > 5000) {
+      used -= model.back().second;
+      model.pop_back();
+    }
+    model.emplace_front(region, bytes);
+    used += bytes;
+  }
+}
+
+TEST(tasks_take_the_lowest_idle_core_in_program_order) {
+  Tasks tasks;
+  for (int i = 0; i < 4; ++i) tasks.add(10 + i);
+  const SimResult result = tasks.run(machine_of(2));
+  CHECK_EQ(result.cycles, 11 + 13.0);
+  const uint32_t cores[] = {0, 1, 0, 1};
+  const double starts[] = {0, 0, 10, 11};
+  for (int i = 0; i < 4; ++i) {
+    CHECK_EQ(result.times[size_t(i)].core, cores[i]);
+    CHECK_EQ(result.times[size_t(i)].start, starts[i]);
+  }
+}
+
+TEST(latencies_and_waits_add_up) {
+  Tasks tasks;
+  tasks.add(10);
+  tasks.add(5, {0});
+  tasks.add(7, {0, 1});
+  Machine machine = machine_of(3, 2);
+  machine.begin = 100;
+  machine.dispatch = 1;
+  machine.complete = 3;
+  const SimResult result = tasks.run(machine);
+  // Made at 102; each takes a dispatch, its cycles, and a completion.
+  CHECK_EQ(result.times[0].start, 102.0);
+  CHECK_EQ(result.times[1].start, 102.0 + 14);
+  CHECK_EQ(result.times[2].start, 102.0 + 14 + 9);
+  CHECK_EQ(result.cycles, 102.0 + 14 + 9 + 11);
+  CHECK(result.times[0].cause == Cause::kMade && result.times[1].cause == Cause::kTask);
+  CHECK_EQ(result.times[2].because, 1u);
+  CHECK_EQ(result.longest, 22.0);
+}
+
+TEST(the_least_rank_starts_first_among_ready_tasks) {
+  Tasks tasks;
+  tasks.add(10);
+  for (int i = 1; i < 4; ++i) tasks.add(10, {}, -i);
+  const SimResult result = tasks.run(machine_of(1));
+  // All are made at once, before the core is given away.
+  const double starts[] = {30, 20, 10, 0};
+  for (int i = 0; i < 4; ++i) CHECK_EQ(result.times[size_t(i)].start, starts[i]);
+}
+
+TEST(no_task_is_made_before_the_values_that_decide_are_known) {
+  Tasks tasks;
+  tasks.add(50);
+  tasks.add(1);
+  tasks.add(1);
+  tasks.last().gates.push_back(sched::complete_name(0));
+  tasks.add(1);
+  Machine machine = machine_of(4, 2);
+  machine.dispatchers = 2;
+  const SimResult result = tasks.run(machine);
+  CHECK(result.times[1].made <= 4);
+  CHECK_EQ(result.times[2].made, 2 + 50 + 2.0);
+  CHECK(result.times[3].made >= 2 + 50 + 2.0);
+  CHECK(result.idle[0][size_t(Idle::kValues)] > 0);
+}
+
+TEST(a_window_stalls_dispatchers_and_lets_the_oldest_task_pass) {
+  Tasks tasks;
+  for (int i = 0; i < 6; ++i) tasks.add(10);
+  sched::PolicyOptions options;
+  options.window = 1;
+  const SimResult result = tasks.run(machine_of(6), options);
+  CHECK_EQ(result.cycles, 60.0);  // one after another
+  CHECK_EQ(result.stalls, 5u);
+  CHECK_EQ(result.stalled[0], 50.0);
+}
+
+TEST(barriers_and_watermarks_are_waited_for) {
+  Tasks tasks;
+  tasks.add(10);
+  tasks.last().groups = {3};
+  tasks.add(20);
+  tasks.last().groups = {3};
+  tasks.add(1);
+  tasks.last().waits.push_back(sched::group_name(3, 2));
+  tasks.add(1);
+  tasks.last().waits.push_back(sched::watermark_name(1));
+  const SimResult result = tasks.run(machine_of(4));
+  CHECK_EQ(result.times[2].start, 20.0);
+  CHECK_EQ(result.times[3].start, 10.0);
+}
+
+TEST(memory_bounds_tasks_that_transfer_together) {
+  Tasks tasks;
+  for (uint64_t i = 0; i < 3; ++i) {
+    tasks.add(10);
+    tasks.last().uses.push_back({i == 2 ? 0 : i, 1000});
+    tasks.last_cost().loaded = {1000};
+  }
+  Machine machine = machine_of(2);
+  machine.gm_rate = 10;
+  machine.l2_bytes = 1 << 20;
+  const SimResult result = tasks.run(machine);
+  CHECK_EQ(result.times[0].end, 200.0);  // 2,000 bytes at 10 per cycle
+  CHECK_EQ(result.times[1].end, 200.0);
+  CHECK_EQ(result.times[2].end, 210.0);  // what task 0 loaded is in the cache
+  CHECK_EQ(result.gm_bytes, 2000u);
+  CHECK_EQ(result.hits, 1u);
+}
+
+TEST(a_wait_that_cannot_end_is_an_error) {
+  Tasks tasks;
+  tasks.add(1);
+  tasks.last().waits.push_back(sched::group_name(0, 1));
+  CHECK_CODE("stuck", tasks.run(machine_of(1)));
+}
+
+}  // namespace test_sim

@@ -1,0 +1,224 @@
+"""Networks on the engine: equal to the interpreter to the bit, errors included, whatever the threads do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from pto_wsp import (
+    Channel,
+    P,
+    Program,
+    Tensor,
+    compile_module,
+    f32,
+    i32,
+    network,
+    process,
+    replicate,
+)
+from pto_wsp.errors import Deadlock, KernelFailed, PtoError, RunInterrupted, TimeLimitReached
+from pto_wsp.ir.module import Module
+from pto_wsp.lang.workload.workload import Workload
+from pto_wsp.runtime.outcome import RunRequest
+from tests.generators.drawing import DRAWS, Draw, tries
+from tests.generators.networks import COLS, ROWS, random_network
+from tests.python.runtime.network_kernels import checked, copy
+
+ROOT = Path(__file__).parents[3]
+
+
+def outcome(program: Program, module: Module, workers: int, delays: int) -> tuple[str, list[np.ndarray]]:
+    """Return the number of tasks or the error, and the arrays."""
+    tensors = [t for t in module.entry_workload.tensors if not t.is_local]
+    arrays = {t.name: np.zeros((ROWS, 1, COLS), np.float32) for t in tensors}
+    arrays["X"][:] = np.arange(ROWS * COLS).reshape(ROWS, 1, COLS)
+    bound = program._binder.bind(arrays)
+    try:
+        figures, _ = program._runner.run(RunRequest(bound.arrays, bound.scalars, workers, jitter=delays))
+        text = str(figures.tasks)
+    except PtoError as error:
+        text = str(error)
+    return text, [*arrays.values()]
+
+
+@tries(300)
+@given(DRAWS)
+def test_random_networks_are_deterministic(draw: Draw) -> None:
+    module = random_network(draw)
+    text, arrays = outcome(compile_module(module, "interp"), module, 1, 0)
+    program = compile_module(module, "cpu")
+    for workers, delays in ((1, 0), (2, 0), (2, 5), (4, 0), (4, 7)):
+        found, others = outcome(program, module, workers, delays)
+        assert found == text
+        assert all(np.array_equal(a, b) for a, b in zip(arrays, others, strict=True))
+
+
+def checking(depth: int) -> Workload:
+    """Load, check, store: the check reads a number per token."""
+    loaded = Channel("loaded", Tensor[f32, 4, 8], depth=depth)
+    passed = Channel("passed", Tensor[f32, 4, 8], depth=depth)
+
+    @process
+    def load(X: Tensor[f32, "n", 4, 8]) -> None:
+        for i in P("n"):
+            with loaded.send() as token:
+                copy[i](x=X[i], y=token)
+
+    @process
+    def check(A: Tensor[i32, "n"]) -> None:
+        for token in loaded.receive():
+            i = token.index
+            with passed.send() as result:
+                checked(x=token, at=A[i : i + 1], y=result)
+
+    @process
+    def store(Y: Tensor[f32, "n", 4, 8]) -> None:
+        for token in passed.receive():
+            copy(x=token, y=Y[token.index])
+
+    return network(load, check, store)
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_failed_task_ends_its_process_and_those_that_need_it(depth: int, workers: int) -> None:
+    n = 9
+    x, y = np.ones((n, 4, 8), np.float32), np.zeros((n, 4, 8), np.float32)
+    at = np.zeros(n, np.int32)
+    at[5] = -1
+    program = checking(depth).compile()
+    with pytest.raises(KernelFailed, match="in task 5"):
+        program(X=x, Y=y, A=at, workers=workers)
+    assert y[:5].all()  # what was sent before is received
+    assert not y[5:].any()
+    with pytest.raises(KernelFailed, match="in task 5"):
+        checking(depth).compile(target="interp")(X=x, Y=y, A=at)
+    at[5] = 0
+    program(X=x, Y=y, A=at, workers=workers)
+    assert y.all()
+
+
+def circle() -> Workload:
+    """Two processes that pass a token on for ever."""
+    there = Channel("there", scalars=("n",))
+    back = Channel("back", scalars=("n",))
+
+    @process
+    def first() -> None:
+        with there.send(n=0):
+            pass
+        for token in back.receive():
+            with there.send(n=token.scalars.n + 1):
+                pass
+
+    @process
+    def second() -> None:
+        for token in there.receive():
+            with back.send(n=token.scalars.n):
+                pass
+
+    return network(first, second)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_an_endless_network_reaches_its_time_limit(target: str) -> None:
+    program = circle().compile(target=target)
+    for workers in (1, 2):
+        with pytest.raises(TimeLimitReached):
+            program(workers=workers, time_limit=0.1)
+
+
+def test_an_endless_network_is_cancelled() -> None:
+    run = circle().compile().submit(workers=2)
+    assert not run.done
+    run.cancel()
+    with pytest.raises(RunInterrupted):
+        run.wait()
+
+
+def test_a_deadlock_is_found_at_once() -> None:
+    left, right = Channel("left", scalars=("n",)), Channel("right", scalars=("n",))
+
+    def waiting(name: str, one: Channel, other: Channel) -> object:
+        def body() -> None:
+            for token in one.receive():
+                with other.send(n=token.index):
+                    pass
+
+        body.__name__ = name
+        return process(body)
+
+    program = network(waiting("a", left, right), waiting("b", right, left)).compile()  # pyright: ignore
+    for workers in (1, 4):
+        start = perf_counter()
+        with pytest.raises(Deadlock, match="2 processes wait"):
+            program(workers=workers)
+        assert perf_counter() - start < 1
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+sys.path.insert(0, sys.argv[1])
+from tests.python.runtime.test_networks import circle
+
+program = circle().compile()
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    program(workers=2)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    os._exit(0)
+"""
+
+
+def test_an_endless_network_is_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(INTERRUPTED)
+    done = subprocess.run(
+        [sys.executable, str(path), str(ROOT)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 5])
+def test_replicas_keep_the_order(replicas: int) -> None:
+    out = Channel("out", Tensor[f32, 4, 8], depth=3)
+    into = Channel("into", Tensor[f32, 4, 8], depth=2)
+
+    @process
+    def source(X: Tensor[f32, "n", 4, 8]) -> None:
+        for i in P("n"):
+            with out.send() as token:
+                copy(x=X[i], y=token)
+
+    @process
+    def middle() -> None:
+        for token in out.receive():
+            with into.send() as result:
+                copy(x=token, y=result)
+
+    @process
+    def sink(Y: Tensor[f32, "n", 4, 8]) -> None:
+        for token in into.receive():
+            copy(x=token, y=Y[token.index])
+
+    x = np.random.default_rng(1).standard_normal((501, 4, 8)).astype(np.float32)
+    y = np.zeros_like(x)
+    program = network(source, replicate(middle, replicas), sink).compile()
+    for workers in (1, 2, 4):
+        y[:] = 0
+        program(X=x, Y=y, workers=workers)
+        assert np.array_equal(x, y)

@@ -1,4 +1,4 @@
-"""The case `lowerings`: what expands tasks, how much of the examples is proved, how fast, and what is safe."""
+"""The case `lowerings`: what expands tasks, how much of the examples is proved, and how fast."""
 
 from __future__ import annotations
 

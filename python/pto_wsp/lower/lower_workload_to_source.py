@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import assert_never
 
+from pto_wsp.errors import NotYetSupported
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.region_text import expr_text
@@ -89,6 +90,9 @@ def lower_workload_to_source(module: Module, lowered: Lowered) -> str:
     Args:
         module: the module that was lowered.
         lowered: its bytecode, whose numbers the source shares.
+
+    Raises:
+        NotYetSupported: it is a network of processes.
     """
     return _Source(module.entry_workload, lowered).text()
 
@@ -149,6 +153,13 @@ class _Source:
         code, pc = self._lowered.code, 0
         while True:
             op = Op(bc.INSTRUCTION.unpack_from(code, bc.HEADER.size + pc * bc.INSTRUCTION.size)[0])
+            if op is Op.PROCESS:
+                raise NotYetSupported(
+                    feature="a network of processes as generated source",
+                    detail="",
+                    advice="walk it as bytecode",
+                    loc=self._workload.loc,
+                )
             yield pc, op
             if op is Op.HALT:
                 return

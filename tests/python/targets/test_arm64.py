@@ -6,6 +6,7 @@ What is emulated needs `apt-get install g++-aarch64-linux-gnu qemu-user-static`,
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import subprocess
 import tempfile
@@ -46,6 +47,10 @@ emulated = pytest.mark.skipif(
     not (foreign.is_emulated() and shutil.which(OBJDUMP)),
     reason="needs g++-aarch64-linux-gnu and qemu-user-static",
 )
+asked = pytest.mark.skipif(not os.environ.get("EMULATE"), reason="takes minutes: EMULATE=1 runs it")
+QUICK = ("01_scale", "02_paged", "03_moe", "batched_lora", "capped_moe", "quantised", "top_p", "softmax")
+"""Parts of the names of examples that are always emulated."""
+
 KERNEL = ("-O2", "-fno-math-errno", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti")
 HOST = ("-O1", "-ffp-contract=off")
 TOLERANCE = 2e-3
@@ -200,9 +205,9 @@ class Emulated:
             value = arguments.get(param.name)
             match param, value:
                 case w.SparseParam(), Sparse():
-                    found[param.name], found[param.indices] = value.indptr, value.indices
+                    found[param.name], found[param.indices] = value.offsets, value.indices
                 case w.RaggedParam(), Ragged():
-                    found[param.name] = value.indptr
+                    found[param.name] = value.offsets
                 case w.TensorParam(), np.ndarray():
                     found[param.name] = value.view(np.int16) if value.dtype.kind == "V" else value
                 case _:
@@ -224,6 +229,9 @@ def require_close(found: Mapping[str, np.ndarray], expected: Mapping[str, np.nda
     for name, array in expected.items():
         a, b = found[name].view(array.dtype).astype(np.float64), array.astype(np.float64)
         assert np.array_equal(np.isfinite(a), np.isfinite(b)), name
+        if array.dtype.kind in "iu":  # places of the largest: sums that round differently exchange a few
+            assert np.mean(a != b) <= 0.01, name
+            continue
         finite = np.isfinite(b)
         scale = np.abs(b[finite]).max(initial=0.0)
         assert np.abs(a[finite] - b[finite]).max(initial=0.0) <= TOLERANCE * scale, name
@@ -231,13 +239,20 @@ def require_close(found: Mapping[str, np.ndarray], expected: Mapping[str, np.nda
 
 @emulated
 @pytest.mark.slow
-@pytest.mark.parametrize("name", dict(cases()))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if any(part in name for part in QUICK) else asked)
+        for name in dict(cases())
+    ],
+)
 def test_every_example(name: str, tmp_path: Path) -> None:
     require_close(*both(dict(cases())[name](), tmp_path / "out"))
 
 
 @emulated
 @pytest.mark.slow
+@asked
 def test_a_layer_of_llama(tmp_path: Path) -> None:
     shape = Shape(heads=4, dim=64, inner=704)
     rng = np.random.default_rng(0)
@@ -255,6 +270,7 @@ def test_a_layer_of_llama(tmp_path: Path) -> None:
 
 @emulated
 @pytest.mark.slow
+@asked
 def test_embeddings_of_minilm(tmp_path: Path) -> None:
     try:
         folder = minilm.model_folder()
@@ -271,7 +287,7 @@ def test_embeddings_of_minilm(tmp_path: Path) -> None:
 
     program, module = encoder.program, encoder.program.module
     encoder.program = type("Kept", (), {"run": staticmethod(keep), "stats": None})()  # pyright: ignore
-    encoder._count = lambda lengths: None  # pyright: ignore
+    encoder._count = lambda lengths: None
     encoder.run([ids[i] for i in chosen])
     _, found = Emulated(module, tmp_path / "out").run(kept)
     assert np.abs(found["Embeddings"][:, 0] - np.load(REFERENCE)[chosen]).max() <= MAX_DIFFERENCE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -60,7 +61,7 @@ def overlap_rows(bench: Bench, workers: int) -> None:
     y = np.empty_like(x)
     alone, staged, shared = programs.bodies(), programs.long_chain(2), programs.replicated(STAGES)
 
-    def timed(program: Program, count: int, **arrays: np.ndarray) -> Callable[[], float]:
+    def timed(program: Program, count: int, **arrays: Any) -> Callable[[], float]:
         def seconds() -> float:
             start = time.perf_counter()
             program.run(**arrays, n=LONG_TOKENS, workers=count)

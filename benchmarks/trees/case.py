@@ -47,7 +47,7 @@ def rows_right() -> float:
     return right / total
 
 
-def is_right(library: foreign.ForeignLibrary, name: str, rows: list) -> bool:  # pyright: ignore
+def is_right(library: foreign.ForeignLibrary, name: str, rows: list) -> bool:
     """Return whether the kernels of some rows agree with their meaning."""
     try:
         check(library, name, rows)  # pyright: ignore[reportArgumentType]

@@ -4,9 +4,9 @@
 ///
 /// A process runs its tasks in program order, each as it is expanded, so its hazards are satisfied. A worker
 /// takes a process that is ready. Where the process must wait for a channel, the worker records it with the
-/// waiters of that channel and takes another one. The worker that changes a channel makes its waiters ready that
-/// can go on. Each process is ready, at work, waiting, or done: if none is ready or at work, nothing can ever
-/// go on, so a deadlock is established without a clock.
+/// waiters of that channel and takes another one. The worker that changes a channel makes its waiters ready
+/// that can go on. Each process is ready, at work, waiting, or done: if none is ready or at work, nothing can
+/// ever go on, so a deadlock is established without a clock.
 #pragma once
 
 #include <deque>

@@ -34,12 +34,12 @@ class DispatchPolicy(Directive):
 
     @policy(_OPEN, settings={"ownership": "CLAIM"}, effect="test_the_number_of_dispatchers")
     def work_steal(self, num_aicpus: int | None = None) -> DispatchPolicy:
-        """A dispatcher that is free takes the next piece of the program."""
+        """A dispatcher that is free takes the next strand of the program."""
         return directed(self, n=num_aicpus)
 
     @policy(_OPEN, settings={"ownership": "ROUND_ROBIN"}, effect="test_dispatchers_take_turns")
     def round_robin(self, num_aicpus: int | None = None) -> DispatchPolicy:
-        """The pieces of the program go to the dispatchers in turn."""
+        """The strands of the program go to the dispatchers in turn."""
         return directed(self, n=num_aicpus)
 
     @policy(Key(), _OPEN, settings={"ownership": "KEY"}, effect=_BY_KEY)

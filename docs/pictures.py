@@ -17,7 +17,7 @@ from examples.cases import cases
 from examples.llama.kernels import Shape, Types
 from examples.llama.model import Cache, Chunk, Layer, pack, random_weights
 from pto_wsp import Program, f32
-from pto_wsp.runtime.program import compile_module
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.visualize.drawing import to_svg
 from pto_wsp.visualize.graph import graph_drawing

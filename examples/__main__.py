@@ -14,7 +14,7 @@ import numpy as np
 from examples.cases import DEVICE, LEFT_OUT, Run, cases, copied
 from pto_wsp import Program, panel_cols
 from pto_wsp.errors import CyclesDiffer
-from pto_wsp.runtime.program import compile_module
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.simulation import expect_cycles
 
 GOLDEN = Path(__file__).parent / "golden.toml"

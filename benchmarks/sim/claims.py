@@ -32,7 +32,8 @@ from pto_wsp import (
     workload,
 )
 from pto_wsp.device.model import Device
-from pto_wsp.runtime.program import Program, compile_module
+from pto_wsp.runtime.compiling import compile_module
+from pto_wsp.runtime.program import Program
 from pto_wsp.simulation import SimulationReport, compare, get_device, report_of
 from pto_wsp.support.record import record, replace
 

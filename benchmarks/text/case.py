@@ -12,7 +12,7 @@ from benchmarks.text import programs
 from examples.pto_programs.llama import llama_module
 from pto_wsp import parse
 from pto_wsp.analysis.buffers import buffer_use
-from pto_wsp.runtime.program import compile_module
+from pto_wsp.runtime.compiling import compile_module
 
 
 def run(bench: Bench) -> None:

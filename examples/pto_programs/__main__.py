@@ -17,7 +17,7 @@ from examples.pto_programs.bgemm import BLOCK, TREE_K, bgemm_module, bgemm_tree_
 from examples.pto_programs.llama import DIM, LARGE_ROWS, MEMREFS, ROWS, llama_module
 from examples.pto_programs.softmax import COLS, softmax_module
 from pto_wsp import Program, parse
-from pto_wsp.runtime.program import compile_module
+from pto_wsp.runtime.compiling import compile_module
 
 TOLERANCE = 2e-5  # absolute: results are of order 1
 Arrays = dict[str, Any]

@@ -41,8 +41,9 @@ from pto_wsp.lang.workload.symbols import symbol_f32, symbol_i64, symbol_u64
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.lang.workload.tiers import tier
 from pto_wsp.lang.workload.workload import combine, sequential, workload
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.memory import empty
-from pto_wsp.runtime.program import Program, compile_module
+from pto_wsp.runtime.program import Program
 from pto_wsp.runtime.run import Run
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.targets.preferences import panel_cols

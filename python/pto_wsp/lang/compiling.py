@@ -20,7 +20,7 @@ _hook: list[_Hook] = []
 
 
 def set_compile_hook(hook: _Hook) -> None:
-    """Set the function that `compile_traced` calls. `runtime.program` sets it once."""
+    """Set the function that `compile_traced` calls. `runtime.compiling` sets it once."""
     _hook[:] = [hook]
 
 

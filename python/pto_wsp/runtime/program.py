@@ -6,16 +6,10 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
 from pto_wsp._native import FloatEnvironment
-from pto_wsp.device.model import Device
 from pto_wsp.errors import (
-    NameClash,
-    NestedRun,
     NothingRecorded,
     NotYetSupported,
     UnknownParameter,
@@ -24,24 +18,18 @@ from pto_wsp.errors import (
     WrongValue,
     did_you_mean,
 )
-from pto_wsp.interp.references import IS_INSIDE_RUN
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX
-from pto_wsp.ir.verify import verify
 from pto_wsp.lang.captured import NOTHING_CAPTURED, Captured
-from pto_wsp.lang.compiling import set_compile_hook
-from pto_wsp.lang.schedule.directives.trace import LEVELS
+from pto_wsp.lang.compiling import compile_traced
 from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.schedule.strategies import RunSizes, Strategies
-from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
-from pto_wsp.runtime.binding import RUN_OPTIONS, Binder, Bound
+from pto_wsp.runtime.binding import Binder, Bound
 from pto_wsp.runtime.chosen_schedules import ChosenSchedules, ScheduledProgram
 from pto_wsp.runtime.engine import EngineRunner
-from pto_wsp.runtime.explain import nested_run
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.interpreted import InterpretedFigures, InterpretedRunner, bind
 from pto_wsp.runtime.networks import require_one_order, require_separate
@@ -50,11 +38,11 @@ from pto_wsp.runtime.one_task import Chosen, OneTask, choose, compare_values, ru
 from pto_wsp.runtime.outcome import Figures, Runner, RunRequest, SimulatedFigures
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.runtime.run import Run
+from pto_wsp.runtime.run_options import require_outermost, time_limit_ns, trace_level, worker_count
 from pto_wsp.runtime.runners import make_runner
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.runtime.trace import Trace
-from pto_wsp.support.garbage import collection_paused
 from pto_wsp.targets import registry
 from pto_wsp.targets.base import Target
 from pto_wsp.text.files import read_program, with_defaults, write_program
@@ -65,86 +53,6 @@ from pto_wsp.visualize.notebook import module_html
 if TYPE_CHECKING:
     from pto_wsp.advice.advice import Advices
     from pto_wsp.advice.report import Report
-
-EXPANDERS = ("bytecode", "source")
-"""What can expand a workload into tasks."""
-
-MAX_TIME_LIMIT = 1e9
-"""Seconds: a run of 30 years."""
-
-
-def compile_module(
-    module: Module,
-    target: str = "cpu",
-    device: str | Path | Device | None = None,
-    values: bool = True,
-    expander: str = "bytecode",
-) -> Program:
-    """Compile a module, for example one that `parse` returned; needs no data and no sizes.
-
-    Args:
-        module: its entry is a workload, or a kernel that is then one task.
-        target: name of a registered target.
-        device: the device that the target `sim` simulates.
-        values: whether `sim` runs the kernels too.
-        expander: what expands the workload on the `cpu`: `bytecode` or `source`.
-
-    Raises:
-        InvalidIR: the module has no entry.
-        CompileError: the target or the device is unknown, or cannot build the module.
-    """
-    return compile_program(Traced(module, {}), target, device, values, expander)
-
-
-def compile_program(
-    traced: Traced,
-    target: str = "cpu",
-    device: str | Path | Device | None = None,
-    values: bool = True,
-    expander: str = "bytecode",
-) -> Program:
-    """Compile a traced workload.
-
-    Args:
-        traced: its module and the values that its tensors and sizes have unless a call gives others.
-        target: name of a registered target.
-        device: what the target `sim` simulates: a device, the name of a preset, or the path of a TOML file.
-        values: whether `sim` runs the kernels too.
-        expander: what expands the workload on the `cpu`: `bytecode` or `source`.
-
-    Raises:
-        UnknownTarget, UnsupportedByTarget: the target does not exist, or refuses something in the module.
-        UnknownDevice, BadDevice, NoCost: the device does not exist, or has no place for a kernel.
-        WrongValue: `device` or `values` without the target `sim`.
-        BadKey: a key of the schedule that no task has, or that can mean two things.
-        NoCompiler, CompilerFailed, BadCache: the kernels could not be built.
-    """
-    module = with_entry_workload(traced.module)
-    for param in module.entry_workload.params:
-        if param.name in RUN_OPTIONS:
-            raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
-    with collection_paused():
-        made = _target(target, device, values, expander)
-        return Program(verify(module), traced.defaults, made, traced.captured)
-
-
-def _target(name: str, device: str | Path | Device | None, values: bool, expander: str) -> Target:
-    if expander not in EXPANDERS or (expander != "bytecode" and name != "cpu"):
-        expected = '`"bytecode"`, or `"source"` with `target="cpu"`'
-        found = f'`{expander!r}` with `target="{name}"`'
-        raise WrongValue(name="expander", expected=expected, found=found, loc=caller_location())
-    if expander == "source":
-        return registry.compiled_walk()
-    if name == "sim":
-        return registry.simulator(registry.DEFAULT_DEVICE if device is None else device, values)
-    for option, is_given in (("device", device is not None), ("values", not values)):
-        if is_given:
-            expected, found = '`target="sim"` with it', f'`target="{name}"`'
-            raise WrongValue(name=option, expected=expected, found=found, loc=caller_location())
-    return registry.get(name)
-
-
-set_compile_hook(compile_program)
 
 
 class Program:
@@ -357,7 +265,7 @@ class Program:
         values: Mapping[str, Any],
     ) -> tuple[Bound, RunRequest, ScheduledProgram]:
         """Return the bound values of a call, what its runner is given, and what runs it."""
-        _require_outermost()
+        require_outermost()
         if unnamed:
             expected = "values by name: " + ", ".join(f"{name}=..." for name in self._binder.params)
             raise WrongValue(name="argument 1", expected=expected, found="a value without a name")
@@ -367,14 +275,14 @@ class Program:
         bound = self._binder.bind(values)
         scheduled = self._schedules.choose(lambda: RunSizes(*self._binder.sizes_of(bound)))
         self._schedules.current = scheduled
-        level = scheduled.level if trace is None else _trace_level(trace)
+        level = scheduled.level if trace is None else trace_level(trace)
         if self._is_network:
             self._require_network_run(bound, check, level)
         if progress is not None and not callable(progress):
             expected = "a function of one number, or None"
             raise WrongValue(name="progress", expected=expected, found=repr(progress))
-        count = _worker_count(workers)
-        limit_ns = _time_limit_ns(time_limit)
+        count = worker_count(workers)
+        limit_ns = time_limit_ns(time_limit)
         has_check = check is not None
         request = RunRequest(bound.arrays, bound.scalars, count, level, has_check, progress, limit_ns)
         return bound, request, scheduled
@@ -415,7 +323,7 @@ class Program:
         return OneTask(choose(which, indices), self._run_task)
 
     def _run_task(self, chosen: Chosen, values: Mapping[str, Any]) -> None:
-        _require_outermost()
+        require_outermost()
         bound = self._binder.bind(values)
         arrays, sizes = bind(self.module, bound.arrays, bound.scalars)
         with FloatEnvironment():
@@ -441,7 +349,7 @@ class Program:
         Raises:
             PtoError: as `run` does.
         """
-        _require_outermost()
+        require_outermost()
         require_one_order(self._runner.workload, "`task_graph`")
         self._captured.check()
         bound = self._binder.bind(values)
@@ -596,39 +504,4 @@ class Program:
             UnusableFile, TextError, InvalidIR: the file is not what `save` writes.
             CompileError: as `compile` raises.
         """
-        return compile_module(read_program(path), target)
-
-
-def _require_outermost() -> None:
-    """Refuse a run while a workload is described, and in a task or a `progress` function of another run."""
-    described = context.ACTIVE.get()
-    if described is not None:
-        hint = "call the workload it was compiled from: its tasks become tasks of this one"
-        raise NestedRun(where=f"workload `{described.name}`", loc=caller_location(), hint=hint)
-    if IS_INSIDE_RUN.get():
-        raise nested_run()
-
-
-def _trace_level(trace: object) -> int:
-    """Return 0, 1 or 2: what to record."""
-    if isinstance(trace, str) and trace in LEVELS:
-        return LEVELS.index(trace)
-    if not isinstance(trace, (bool, np.bool_)):
-        expected = f"True, False, {', '.join(repr(level) for level in LEVELS)} or None"
-        raise WrongValue(name="trace", expected=expected, found=repr(trace), loc=caller_location())
-    return int(trace)
-
-
-def _time_limit_ns(time_limit: float | None) -> int:
-    """Return a time limit in nanoseconds, or 0 for none."""
-    if time_limit is None:
-        return 0
-    is_number = type(time_limit) in (int, float)
-    if not is_number or not 0 < time_limit <= MAX_TIME_LIMIT:
-        expected = f"seconds above 0 and up to {MAX_TIME_LIMIT:g}, or None"
-        raise WrongValue(name="time_limit", expected=expected, found=repr(time_limit), loc=caller_location())
-    return max(1, int(time_limit * 1e9))
-
-
-def _worker_count(workers: int | None) -> int:
-    return 0 if workers is None else integer("workers", workers, 1, 1024)
+        return compile_traced(Traced(read_program(path), {}), target)

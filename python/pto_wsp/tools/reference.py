@@ -89,7 +89,7 @@ SUBJECTS: dict[str, Subject] = {
         "Programs, runs and traces",
         "Compiling and running. [Runs](../runs.md) is the guide.",
         """Program Run RunStats runtime.trace.Trace runtime.trace.TaskEvent runtime.task_graph.TaskGraph
-        runtime.task_graph.GraphTask runtime.program.compile_module""",
+        runtime.task_graph.GraphTask runtime.compiling.compile_module""",
         Trace="Trace",
         TaskEvent="TaskEvent",
         TaskGraph="TaskGraph",

@@ -21,8 +21,9 @@ from pto_wsp.ir.scalar import Value, Var, walk
 from pto_wsp.lang.workload.ragged import Ragged
 from pto_wsp.lang.workload.sparse import Sparse
 from pto_wsp.passes.inline_calls import inline_calls
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.memory import empty
-from pto_wsp.runtime.program import Program, compile_module
+from pto_wsp.runtime.program import Program
 from pto_wsp.support.record import replace
 from pto_wsp.tools.files import PIPE, read_array, read_module, require_writable, write_array
 from pto_wsp.types.dtype import b1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from pto_wsp import PTOFunctionBuilder, PTOModule, errors, parse
-from pto_wsp.runtime.program import compile_module
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.text import to_python
 from pto_wsp.types import i32
 from tests.generators.drawing import DRAWS, Draw, tries

@@ -19,7 +19,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.passes.canonical_names import canonical_names
 from pto_wsp.passes.pipeline import prepare
-from pto_wsp.runtime.program import compile_module
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.text import to_python
 
 

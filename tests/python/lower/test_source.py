@@ -36,8 +36,8 @@ from pto_wsp.ir.module import Module
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.lower.lower_workload_to_bytecode import lower_workload_to_bytecode
 from pto_wsp.lower.lower_workload_to_source import lower_workload_to_source
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.prepared import Prepared
-from pto_wsp.runtime.program import compile_module
 from pto_wsp.targets import registry
 from tests.generators.drawing import DRAWS, Draw, tries
 from tests.generators.source.kernels import KernelText, random_kernel

@@ -11,7 +11,7 @@ from pto_wsp import Ragged, errors
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.prove.finding import EDGES, INDEPENDENT, INSIDE, INSTANCES, CounterExample, Finding
-from pto_wsp.runtime.program import compile_module
+from pto_wsp.runtime.compiling import compile_module
 
 EXPECTED: dict[str, tuple[type[errors.PtoError], ...]] = {
     INDEPENDENT: (errors.IterationsConflict,),

@@ -16,7 +16,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.prove.finding import INDEPENDENT, INSIDE, PROVED
 from pto_wsp.prove.prove import prove
-from pto_wsp.runtime.program import compile_module
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.support.record import replace
 from tests.generators.drawing import tries
 from tests.generators.workloads import Sample, samples

@@ -14,7 +14,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.prove.replay import Replay
 from pto_wsp.prove.waits import POINT, PREFIX, SymbolicWait, WaitBound, symbolic_waits
-from pto_wsp.runtime.program import compile_module
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.support.record import replace
 from pto_wsp.tools.main import OK, main
 from tests.generators.drawing import tries

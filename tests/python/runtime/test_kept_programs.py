@@ -32,9 +32,9 @@ from pto_wsp.errors import BadCache, PtoError
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime import engine, kept_programs, prepared
 from pto_wsp.runtime.cache import VARIABLE, ArtifactCache
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.prepared import Prepared
-from pto_wsp.runtime.program import compile_module
 from pto_wsp.targets.cpu.features import VARIABLE as FEATURES
 from pto_wsp.targets.cpu.features import resolve_features
 from pto_wsp.targets.cpu.target import CpuTarget
@@ -307,7 +307,7 @@ SCRIPT = """
 import sys
 import numpy as np
 from pto_wsp import parse
-from pto_wsp.runtime.program import compile_module
+from pto_wsp.runtime.compiling import compile_module
 text = open(sys.argv[1]).read()
 for turn in range(30):
     changed = text.replace("scale_rows", f"scale_rows{turn % 3}")

@@ -34,7 +34,8 @@ from pto_wsp import (
 )
 from pto_wsp.errors import CyclesDiffer, NothingRecorded, NotSimulated, UnsupportedByTarget, WrongValue
 from pto_wsp.ir.schedule import DEFAULT
-from pto_wsp.runtime.program import Program, compile_module
+from pto_wsp.runtime.compiling import compile_module
+from pto_wsp.runtime.program import Program
 from pto_wsp.simulation import compare, expect_cycles, report_of
 from pto_wsp.visualize.perfetto import read_timeline
 from tests.generators.drawing import tries

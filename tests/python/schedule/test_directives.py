@@ -18,8 +18,8 @@ from pto_wsp.ir.scalar import TaskIndex, TaskKernel
 from pto_wsp.ir.schedule import Directive, Directives, Stage
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.schedule.registry import CONFLICTS, DIRECTIVES
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.options import run_options
-from pto_wsp.runtime.program import compile_module
 from pto_wsp.support.record import replace
 from tests.python.lower.test_lower_workload_to_bytecode import lower
 from tests.python.schedule.test_effects import CORES, SHAPE, STEPS, counter

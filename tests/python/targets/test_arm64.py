@@ -29,9 +29,9 @@ from pto_wsp.errors import CannotRun
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.prepared import Prepared
-from pto_wsp.runtime.program import compile_module
 from pto_wsp.targets import registry
 from pto_wsp.targets.cpu.readme import command_name
 from pto_wsp.targets.cpu.toolchain import include_directory

@@ -11,7 +11,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.lang.workload.build_module import Traced
-from pto_wsp.runtime.program import compile_program
+from pto_wsp.runtime.compiling import compile_program
 
 ROWMAX = """\
 // Function Type: InCore

@@ -33,7 +33,7 @@ from pto_wsp import (
 )
 from pto_wsp.errors import BadOperand, KernelFailed, UnsupportedSyntax
 from pto_wsp.passes.pipeline import parse_pipeline, run_pipeline
-from pto_wsp.runtime.program import compile_module
+from pto_wsp.runtime.compiling import compile_module
 
 TARGETS = ("cpu", "interp")
 

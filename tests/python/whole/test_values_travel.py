@@ -13,7 +13,7 @@ import pytest
 
 from pto_wsp import Ragged, Schedule, Sparse, Tensor, f32, workload
 from pto_wsp.errors import BadSparse, PtoError, WrongShape
-from pto_wsp.runtime.program import compile_module
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.types.dtype import DTYPES
 from tests.python.whole.test_users_troubles import add_one
 

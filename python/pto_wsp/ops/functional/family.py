@@ -8,7 +8,8 @@ from typing import Any
 
 from pto_wsp.ir.module import Module
 from pto_wsp.lang.workload.workload import Workload
-from pto_wsp.runtime.program import Program, compile_module
+from pto_wsp.runtime.compiling import compile_module
+from pto_wsp.runtime.program import Program
 from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType
 

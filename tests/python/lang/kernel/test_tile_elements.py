@@ -24,7 +24,7 @@ from pto_wsp import (
     ptoisa_kernel,
     workload,
 )
-from pto_wsp.runtime.program import compile_module
+from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.text import to_python
 from pto_wsp.types.dtype import DTYPES
 from tests.python.lang.programs import execute

@@ -104,6 +104,7 @@ def add(p: In[Tensor[f32, DYN, 64]], q: In[Tensor[f32, DYN, 64]], y: Out[Tensor[
     "attention": "",
     "builder": "",
     "debugging": "",
+    "from_spec_001": "",
     "matmul": "",
     "planner": "",
     "pto_text": """

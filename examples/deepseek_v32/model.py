@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from examples.deepseek_v32.config import Config, frequencies, hadamard
-from examples.deepseek_v32.graphs import whole
-from examples.deepseek_v32.kernels import COLS, PICKED, RANKED
+from examples.deepseek_v32.graphs import graphs, whole
+from examples.deepseek_v32.kernels import COLS, FEW, PICKED, RANKED, ROWS
 from examples.deepseek_v32.reference import Weights
-from pto_wsp import MemLayout, Ragged, f32
+from pto_wsp import MemLayout, Ragged, Session, f32, graph
 from pto_wsp.types.dtype import DType
 
 Pairs = Literal["interleaved", "halves"]
@@ -155,4 +155,41 @@ class Layer:
         arrays = batch_arrays(self.config, chunks, cache.Latent.shape[1])
         given = self.weights | arrays | cache._asdict() | {"X": x}
         self.program.run(**given, **options)
+        return given
+
+
+class Graphs:
+    """The same layer as four programs with contracts, which a session runs.
+
+    Args: as `Layer` takes them.
+
+    Attributes:
+        graphs: by name, in the order in which they are launched.
+    """
+
+    def __init__(
+        self, config: Config, weights: dict[str, np.ndarray], dtype: DType = f32, is_quantised: bool = True,
+        target: str = "cpu",
+    ) -> None:  # fmt: skip
+        self.config = config
+        self.weights = weights
+        made = graphs(config, dtype, is_quantised)
+        mla, index, indexer, attention = (graph(made[name].compile(target=target), name) for name in made)
+        mla.provides("Qr", after="compress").provides("Latent", after=f"append_{is_quantised}")
+        mla.provides("Q", after=[f"query_{rows}" for rows in (FEW, ROWS)])
+        index.requires("Qr", from_=mla).provides("IndexK", after=f"append_index_{is_quantised}")
+        index.provides("IndexQ", after=[f"index_query_{rows}_{is_quantised}" for rows in (FEW, ROWS)])
+        indexer.requires("IndexQ", from_=index).requires("IndexK", from_=index)
+        indexer.provides("TopK", after=["select_all", "select_8k", "select_64k"])
+        attention.requires("Q", from_=mla).requires("Latent", from_=mla).requires("TopK", from_=indexer)
+        self.graphs = {g.name: g for g in (mla, index, indexer, attention)}
+
+    def __call__(self, x: np.ndarray, chunks: Sequence[Chunk], cache: Cache) -> dict[str, Any]:
+        """Do what `Layer.__call__` does."""
+        arrays = batch_arrays(self.config, chunks, cache.Latent.shape[1])
+        given: dict[str, Any] = {**self.weights, **arrays, **cache._asdict(), "X": x}
+        with Session() as session:
+            for made in self.graphs.values():
+                names = [t.name for t in made.program.module.entry_workload.params]
+                session.launch(made, **{name: given[name] for name in names if name in given})
         return given

@@ -42,9 +42,11 @@ from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.lang.workload.tiers import tier
 from pto_wsp.lang.workload.workload import combine, sequential, workload
 from pto_wsp.runtime.compiling import compile_module
+from pto_wsp.runtime.contracts import graph
 from pto_wsp.runtime.memory import empty
 from pto_wsp.runtime.program import Program
 from pto_wsp.runtime.run import Run
+from pto_wsp.runtime.session import Session
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.targets.preferences import panel_cols
 from pto_wsp.text import parse
@@ -78,6 +80,7 @@ __all__ = [
     "RunStats",
     "Scalar",
     "Schedule",
+    "Session",
     "Sparse",
     "StartPolicy",
     "StorePolicy",
@@ -97,6 +100,7 @@ __all__ = [
     "empty",
     "f16",
     "f32",
+    "graph",
     "group_by",
     "i8",
     "i16",

@@ -119,6 +119,7 @@ x = np.ones((1000, 128), np.float32)
 y0, y1 = np.empty_like(x), np.empty_like(x)
 prepare_the_next_batch = lambda: None
 """,
+    "sessions": "",
     "schedules": "from importlib import import_module\n"
     "decode = import_module('examples.06_tuned_decode.tuned_decode').decode\n",
     "tile_library": "",

@@ -152,6 +152,7 @@ from pto_wsp.errors.running import (
     WrongShape,
     WrongValue,
 )
+from pto_wsp.errors.sessions import ContractBroken, LaunchSkipped, SessionClosed
 from pto_wsp.errors.text import (
     BadText,
     NoMeaning,
@@ -203,6 +204,7 @@ __all__ = [
     "CompileError",
     "CompilerFailed",
     "ConstantIndexOutside",
+    "ContractBroken",
     "CppError",
     "CyclesDiffer",
     "DTypeMismatch",
@@ -216,6 +218,7 @@ __all__ = [
     "InvalidPlanParams",
     "IterationsConflict",
     "KernelFailed",
+    "LaunchSkipped",
     "MemrefShape",
     "MissingPackage",
     "NameClash",
@@ -259,6 +262,7 @@ __all__ = [
     "RunTimeNumber",
     "ScheduleError",
     "ScheduledPart",
+    "SessionClosed",
     "ShapeMismatch",
     "StridedRows",
     "StridedView",

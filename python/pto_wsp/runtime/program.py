@@ -28,6 +28,7 @@ from pto_wsp.lang.schedule.strategies import RunSizes, Strategies
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.binding import Binder, Bound
+from pto_wsp.runtime.bound_call import BoundCall, access_of
 from pto_wsp.runtime.chosen_schedules import ChosenSchedules, ScheduledProgram
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.export import write_tree
@@ -244,6 +245,9 @@ class Program:
         bound, request, scheduled = self._request(
             unnamed, workers, trace, check, progress, time_limit, values
         )
+        return self._submit(bound, request, scheduled)
+
+    def _submit(self, bound: Bound, request: RunRequest, scheduled: ScheduledProgram) -> Run:
         compiles, compile_ms = self._unreported
         self._unreported = (0, 0.0)
 
@@ -253,6 +257,18 @@ class Program:
             return self._stats(*self._last)
 
         return Run(scheduled.runner.submit(request), finish)
+
+    def bound_call(self, *, workers: int | None = None, **values: Any) -> BoundCall:
+        """Bind a call that a session submits later.
+
+        Raises:
+            PtoError: as `run` raises where values do not fit.
+        """
+        parts = self._request((), workers, None, None, None, None, values)
+        written, tensors = self.module.written, self._runner.workload.tensors
+        pairs = zip(tensors, parts[0].arrays, strict=True)
+        accesses = [access_of(t.name, a, t.name in written) for t, a in pairs if not t.is_local]
+        return BoundCall(self._name, accesses, lambda: self._submit(*parts))
 
     def _request(
         self,

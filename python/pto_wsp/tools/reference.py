@@ -89,11 +89,15 @@ SUBJECTS: dict[str, Subject] = {
         "Programs, runs and traces",
         "Compiling and running. [Runs](../runs.md) is the guide.",
         """Program Run RunStats runtime.trace.Trace runtime.trace.TaskEvent runtime.task_graph.TaskGraph
-        runtime.task_graph.GraphTask runtime.compiling.compile_module""",
+        runtime.task_graph.GraphTask runtime.compiling.compile_module Session runtime.session.Launch
+        runtime.session.Wait graph runtime.contracts.ContractGraph""",
         Trace="Trace",
         TaskEvent="TaskEvent",
         TaskGraph="TaskGraph",
         GraphTask="GraphTask",
+        Launch="Launch",
+        Wait="Wait",
+        ContractGraph="ContractGraph",
     ),
     "simulation": _subject(
         "Simulated time",

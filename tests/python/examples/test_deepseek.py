@@ -11,7 +11,7 @@ import pytest
 from examples.deepseek_v32.__main__ import main
 from examples.deepseek_v32.config import SMALL, Config, frequencies, hadamard
 from examples.deepseek_v32.kernels import rounded
-from examples.deepseek_v32.model import Cache, Chunk, Layer, Pairs, pack
+from examples.deepseek_v32.model import Cache, Chunk, Graphs, Layer, Pairs, pack
 from examples.deepseek_v32.reference import (
     Rope,
     Weights,
@@ -233,6 +233,18 @@ def test_workers_do_not_change_bits(layer: Layer, workers: int) -> None:
     expected = layer(x, chunks, Cache.of(SMALL, 2, LONGEST), workers=1)["Y"]
     found = layer(x, chunks, Cache.of(SMALL, 2, LONGEST), workers=workers)["Y"]
     assert np.array_equal(found, expected)
+
+
+def test_four_programs_in_a_session_have_the_same_bits(layer: Layer, plain: Weights) -> None:
+    separate = Graphs(SMALL, pack(SMALL, plain))
+    for x, chunks in (
+        (tokens_of(6, 90), [Chunk(0, 0, 70), Chunk(1, 0, 20)]),
+        (tokens_of(9, 3), [Chunk(0, 0, 3)]),
+    ):
+        caches = Cache.of(SMALL, 2, LONGEST), Cache.of(SMALL, 2, LONGEST)
+        expected, found = layer(x, chunks, caches[0])["Y"], separate(x, chunks, caches[1])["Y"]
+        assert np.array_equal(found, expected)
+        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*caches, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,130 @@
+"""Graphs: programs with a contract, which states what they provide and what they require."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pto_wsp.errors import ContractBroken, UnknownParameter, did_you_mean
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.core import Region
+from pto_wsp.ir.kernel import IN
+from pto_wsp.location import caller_location
+from pto_wsp.runtime.bound_call import ArrayAccess, BoundCall
+from pto_wsp.runtime.program import Program
+from pto_wsp.support.record import record
+
+
+@record
+class Provided:
+    """A tensor that a graph provides."""
+
+    tensor: str
+    after: tuple[str, ...]
+
+
+@record
+class Required:
+    """A tensor that a graph requires of another one."""
+
+    tensor: str
+    graph: ContractGraph
+
+
+class ContractGraph:
+    """A program with a contract that a session checks when it launches it.
+
+    Attributes:
+        program: the program.
+        name: of the graph, for messages.
+    """
+
+    def __init__(self, program: Program, name: str | None = None) -> None:
+        self.program = program
+        self.name = program.module.entry if name is None else name
+        self._provided: dict[str, Provided] = {}
+        self._required: list[Required] = []
+
+    def __repr__(self) -> str:
+        required = [required.tensor for required in self._required]
+        return f"<graph {self.name}: provides {[*self._provided]}, requires {required}>"
+
+    def provides(self, tensor: str, *, after: str | Sequence[str]) -> ContractGraph:
+        """State that a tensor is complete when kernels have run, and return the graph.
+
+        Args:
+            tensor: name of a tensor of the program.
+            after: the kernels whose tasks write it.
+
+        Raises:
+            UnknownParameter: the program has no such tensor.
+            ContractBroken: other kernels write it, or one of these does not.
+        """
+        self._require_tensor(tensor)
+        named = (after,) if isinstance(after, str) else tuple(after)
+        writers = _writers(self.program, tensor)
+        wrong = sorted(writers.symmetric_difference(named))
+        if wrong:
+            what = "writes" if wrong[0] in writers else "does not write"
+            reason = f"`{wrong[0]}` {what} `{tensor}`; expected that {_listed(named)} alone write it"
+            raise ContractBroken(reason=reason, loc=caller_location())
+        self._provided[tensor] = Provided(tensor, named)
+        return self
+
+    def requires(self, tensor: str, *, from_: ContractGraph) -> ContractGraph:
+        """State that a tensor is provided by another graph, and return the graph.
+
+        Raises:
+            UnknownParameter: the program has no such tensor.
+        """
+        self._require_tensor(tensor)
+        self._required.append(Required(tensor, from_))
+        return self
+
+    def _require_tensor(self, tensor: str) -> None:
+        names = [t.name for t in self.program.module.entry_workload.tensors if not t.is_local]
+        if tensor not in names:
+            advice = did_you_mean(tensor, names)
+            raise UnknownParameter(program=self.name, name=tensor, advice=advice, loc=caller_location())
+
+    def check_requirements(
+        self, call: BoundCall, earlier: Sequence[tuple[ContractGraph, Sequence[ArrayAccess]]]
+    ) -> None:
+        """Raise ContractBroken if a required tensor is not one that an earlier launch provides."""
+        own = {access.tensor: access for access in call.accesses}
+        for required in self._required:
+            wanted = own[required.tensor].span
+            if not any(
+                access.span == wanted
+                for graph, accesses in earlier
+                if graph is required.graph
+                for access in accesses
+                if access.tensor in graph._provided
+            ):
+                provider = required.graph.name
+                reason = f"no earlier launch of `{provider}` provides the array of `{required.tensor}`"
+                raise ContractBroken(reason=reason, loc=caller_location())
+
+
+def _writers(program: Program, tensor: str) -> set[str]:
+    """Return the kernels whose tasks write a tensor."""
+    module = program.module
+    return {
+        task.kernel
+        for task in w.tasks(module.entry_workload.body)
+        for param, arg in zip(module.kernel(task.kernel).params, task.args, strict=True)
+        if isinstance(arg, Region) and arg.tensor == tensor and param.role != IN
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def graph(program: Program, name: str | None = None) -> ContractGraph:
+    """Return a program with a contract: `graph(p).provides("q", after="project").requires("x", from_=g)`.
+
+    Args:
+        program: the program.
+        name: for messages; by default that of the workload.
+    """
+    return ContractGraph(program, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import linecache
 import os
@@ -52,10 +53,42 @@ def caller_location(skip: int = 1) -> Location | None:
     return user_location(sys._getframe(skip))
 
 
-def user_location(frame: FrameType | None) -> Location | None:
-    """Return the location of the innermost user's call, or call of a ready operator, around `frame`."""
+def argument_location(name: str) -> Location | None:
+    """Return the location of an argument of the innermost call made by a user's program.
+
+    Args:
+        name: of the keyword; the location is that of the whole call where it has none of that name.
+    """
+    frame = user_frame(sys._getframe(1))
+    if frame is None:
+        return None
+    place = _instructions(frame.f_code)[frame.f_lasti // 2]
+    text = "".join(linecache.getlines(frame.f_code.co_filename))
+    try:
+        calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    except (SyntaxError, ValueError):  # a notebook cell with commands
+        calls = []
+    for call in calls:
+        if (call.lineno, call.end_lineno, call.col_offset, call.end_col_offset) == place:
+            for argument in call.keywords:
+                if argument.arg == name:
+                    is_short = argument.end_lineno == argument.lineno
+                    end = (argument.end_col_offset or 0) if is_short else argument.col_offset + len(name)
+                    file = frame.f_code.co_filename
+                    return Location(file, argument.lineno, argument.col_offset + 1, end + 1)
+    return frame_location(frame)
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost frame of a user's program, or of a ready operator, around `frame`."""
     while frame is not None and _is_machinery(frame.f_code.co_filename):
         frame = frame.f_back
+    return frame
+
+
+def user_location(frame: FrameType | None) -> Location | None:
+    """Return the location of the innermost user's call, or call of a ready operator, around `frame`."""
+    frame = user_frame(frame)
     return frame_location(frame) if frame is not None else None
 
 

@@ -26,7 +26,7 @@ from pto_wsp.ir.evaluate import evaluate
 from pto_wsp.ir.scalar import I64_MAX, Const, Value, Var, walk
 from pto_wsp.lang.workload.ragged import Ragged
 from pto_wsp.lang.workload.sparse import Sparse
-from pto_wsp.location import caller_location
+from pto_wsp.location import argument_location
 from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.types.layout import MemLayout
@@ -107,7 +107,7 @@ class Binder:
         if not values.keys() <= self.params.keys():
             name, known = next(n for n in values if n not in self.params), [*self.params, *RUN_OPTIONS]
             advice = did_you_mean(name, known if closest(name, known) else self.params)
-            raise UnknownParameter(program=self._name, name=name, advice=advice, loc=caller_location())
+            raise UnknownParameter(program=self._name, name=name, advice=advice, loc=argument_location(name))
         given = self._defaults.copy()
         for name, value in values.items():
             if value is not None:
@@ -148,7 +148,12 @@ class Binder:
                     kind=what, name=axis.name, advice=f"call the program with {axis.name}={usual}"
                 )
             if not isinstance(value, kind):
-                raise WrongValue(name=axis.name, expected=f"{usual} or {other}", found=type(value).__name__)
+                raise WrongValue(
+                    name=axis.name,
+                    expected=f"{usual} or {other}",
+                    found=type(value).__name__,
+                    loc=argument_location(axis.name),
+                )
             assert isinstance(value, (Ragged, Sparse))
             rows, known = len(value.offsets) - 1, found.get(axis.outer, self._known_rows(axis.outer, given))
             if known is not None and known != rows:

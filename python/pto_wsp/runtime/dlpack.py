@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pto_wsp.errors import UnusableArray, WrongDType, WrongValue
-from pto_wsp.location import Location, caller_location
+from pto_wsp.location import Location, argument_location
 from pto_wsp.support.arrays import is_masked
 from pto_wsp.types.dtype import DTYPES, DType
 
@@ -100,7 +100,7 @@ def as_numpy(name: str, value: Any, loc: Location | None = None, dtype: DType | 
         expected = "a numpy array, or one with `__dlpack__`"
         of_type = "" if dtype is None else f", np.{dtype.to_numpy().name}"
         hint = f"make an array of it first: `np.asarray({name}{of_type})`"
-        found, place = type(value).__name__, caller_location()
+        found, place = type(value).__name__, argument_location(name)
         raise WrongValue(name=name, expected=expected, found=found, loc=place, hint=hint)
     return _imported(name, value, loc)
 

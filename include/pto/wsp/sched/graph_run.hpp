@@ -35,7 +35,7 @@ class GraphRun {
 
   /// Whether a strand of `lanes` can begin or continue. Strands that must wait do not count.
   bool has_work(Lanes lanes) const {
-    if (schedule_) return schedule_->has_work(num_open_.load(std::memory_order_relaxed), lanes);
+    if (schedule_) return schedule_->has_work(num_open_.load(std::memory_order_acquire), lanes);
     const size_t num_waiting = num_waiting_.load(std::memory_order_relaxed);
     if (num_waiting < most_waiting() &&
         num_taken_.load(std::memory_order_relaxed) < num_open_.load(std::memory_order_relaxed))

@@ -32,19 +32,25 @@ def subjects() -> dict[str, tuple[Path, ...]]:
 
 
 @cache
-def _texts() -> dict[Path, str]:
-    return {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py"))}
+def _mentions() -> dict[Path, frozenset[str]]:
+    """Return the dotted names of the package that each test file mentions or imports."""
+    found: dict[Path, frozenset[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        text, names = path.read_text(encoding="utf-8"), set()
+        for dotted in re.findall(r"\bpto_wsp(?:\.\w+)+", text):
+            parts = dotted.split(".")
+            names |= {".".join(parts[:count]) for count in range(2, len(parts) + 1)}
+        for parent, imported in re.findall(r"from (pto_wsp[\w.]*) import ([^\n]*)", text):
+            names |= {f"{parent}.{name}" for name in re.findall(r"\w+", imported)}
+        found[path] = frozenset(names)
+    return found
 
 
 def direct_tests(module: str) -> list[Path]:
     """Return the test files that have a module's name or import it."""
     path = Path(*module.split("."))
     named = [TESTS / folder / f"test_{path.name}.py" for folder in path.parents]
-    parent, _, leaf = f"pto_wsp.{module}".rpartition(".")
-    imports = re.compile(
-        rf"\b{re.escape(parent)}\.{leaf}\b|from {re.escape(parent)} import [^\n]*\b{leaf}\b",
-    )
-    importing = [test for test, text in _texts().items() if imports.search(text)]
+    importing = [test for test, names in _mentions().items() if f"pto_wsp.{module}" in names]
     return list(dict.fromkeys([*(test for test in named if test.is_file()), *importing]))
 
 

@@ -79,7 +79,7 @@ int count_shared(const Measured& measured, sched::Sharing& sharing, int runs, do
   int num_shared = 0;
   for (int run = 0; run < runs; ++run) {
     const bool is_shared = measured.is_worth_sharing(sharing);
-    sharing.record(sharing.size_of_last(), is_shared, is_shared ? shared_ns : alone_ns);
+    sharing.record(sharing.size_of_last(), 2, is_shared, is_shared ? shared_ns : alone_ns);
     num_shared += is_shared;
   }
   return num_shared;
@@ -108,11 +108,11 @@ TEST(where_estimates_are_close_runs_tell_what_is_faster) {
   }
 }
 
-/// Tasks that take so long that there is nothing to try, though other work may keep cores busy for a while.
+/// Tasks that take so long that one trial is enough, though other work may keep cores busy for a while.
 TEST(clear_estimates_are_believed) {
   const Measured measured(400, 2000);
   sched::Sharing sharing;
-  CHECK_EQ(count_shared(measured, sharing, 200, 1100, 2000), 200);
+  CHECK_EQ(count_shared(measured, sharing, 200, 1100, 2000), 199);  // one worker is tried once
 }
 
 /// A run of one worker shows what bodies take at most.
@@ -120,7 +120,7 @@ TEST(a_run_alone_bounds_what_its_tasks_take) {
   const Measured measured(1, 100);
   sched::Sharing sharing;
   CHECK(measured.divide(sharing) != sched::Division::kLater);
-  sharing.record(sharing.size_of_last(), false, 12);
+  sharing.record(sharing.size_of_last(), 2, false, 12);
   CHECK_EQ(count_shared(measured, sharing, 100, 80, 12), 0);
   CHECK_EQ(count_shared(measured, sharing, 5, 80, 1000), 0);    // something keeps the core busy for a while
   CHECK(count_shared(measured, sharing, 200, 80, 1000) > 100);  // the tasks have become longer
@@ -136,15 +136,29 @@ TEST(runs_find_that_sharing_gains_nothing) {
   CHECK(count_shared(measured, sharing, 160, 1100, 2000) > 140);
 }
 
+/// Runs with other numbers of workers in between do not bring back what sharing does not gain.
+TEST(what_is_known_of_a_number_of_workers_is_kept) {
+  const Measured measured(400, 2000);
+  sched::Sharing sharing;
+  count_shared(measured, sharing, 40, 2100, 2000);
+  int num_shared = 0;
+  for (int i = 0; i < 32; ++i) {
+    measured.divide(sharing, 4);
+    sharing.record(sharing.size_of_last(), 4, true, 2100);
+    num_shared += count_shared(measured, sharing, 1, 2100, 2000);
+  }
+  CHECK(num_shared <= 32 / 16 + 3);
+}
+
 /// Cores that pass data to each other take longer for the bodies too, so those do not show what is lost.
 TEST(bodies_that_sharing_makes_longer_do_not_hide_that_it_gains_nothing) {
   const Measured measured(400, 1200);
   sched::Sharing sharing;
   CHECK(count_shared(measured, sharing, 160, 800, 500) <= 160 / 16 + 3);
   CHECK(measured.is_worth_sharing(sharing, 3));  // of other workers nothing is known
-  sharing.record(sharing.size_of_last(), true, 800);
+  sharing.record(sharing.size_of_last(), 3, true, 800);
   CHECK(measured.is_worth_sharing(sharing, 3));
-  sharing.record(sharing.size_of_last(), true, 800);
+  sharing.record(sharing.size_of_last(), 3, true, 800);
   CHECK(!measured.is_worth_sharing(sharing, 3));  // but what one worker takes is
 }
 
@@ -152,7 +166,7 @@ TEST(one_run_does_not_decide_which_way_is_faster) {
   const Measured measured(1, 100);
   sched::Sharing sharing;
   count_shared(measured, sharing, 70, 80, 40);
-  sharing.record(sharing.size_of_last(), false, 40000);
+  sharing.record(sharing.size_of_last(), 2, false, 40000);
   CHECK(count_shared(measured, sharing, 50, 80, 40) <= 1);
 }
 

@@ -278,7 +278,7 @@ class Core {
     }
     launch.prepared->costs->record_run(result.run_ns);
     if (launch.options.may_be_alone() && result.tasks > 0)
-      sharing_.record(launch.sharing_size, launch.crew->run().is_shared(),
+      sharing_.record(launch.sharing_size, launch.options.workers, launch.crew->run().is_shared(),
                       double(result.run_ns) / double(result.tasks));
     if (launch.crew->graph_run() != nullptr) keep_graph(launch, result);
     if (flight.is_call()) crews_.push_back(std::move(launch.crew));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "pto/wsp/sched/estimate.hpp"
 
@@ -25,9 +26,8 @@ class Sharing {
   /// \pre prepared for a run that orders tasks
   Division divide(const Prepared& prepared, uint32_t workers) {
     const Estimate estimate = Estimate::of(prepared);
-    if (workers != workers_) forget_shared();
     workers_ = workers;
-    size_ = std::min(size_t(std::log2(1 + estimate.tasks)), of_sizes_.size() - 1);
+    size_ = std::min(size_t(std::log2(1 + estimate.tasks)), kNumSizes - 1);
     if (!estimate.is_timed) return may_be_short(prepared, estimate) ? Division::kLater : Division::kShared;
     return is_worth_it(estimate) ? Division::kShared : Division::kAlone;
   }
@@ -35,9 +35,9 @@ class Sharing {
   /// The size class of the last run.
   size_t size_of_last() const { return size_; }
 
-  /// Records the time of a run of a size class.
-  void record(size_t size, bool is_shared, double ns_per_task) {
-    (is_shared ? of_sizes_[size].shared : of_sizes_[size].alone).record(ns_per_task);
+  /// Records the time of a run of a size class, for which `workers` could join.
+  void record(size_t size, uint32_t workers, bool is_shared, double ns_per_task) {
+    (is_shared ? shared_[workers][size] : alone_[size]).record(ns_per_task);
   }
 
  private:
@@ -46,6 +46,7 @@ class Sharing {
   static constexpr double kGain = 0.75;    ///< a gain: at most this part of the time alone
   /// The same, of the time of the bodies, where no run alone is known: bodies of shared runs take longer.
   static constexpr double kClearGain = 0.6;
+  static constexpr double kMaxTrialNs = 20e6;  ///< longer runs are not tried with one worker
   static constexpr double kFewTasks = 64;
   static constexpr double kForget = 1.05;
   static constexpr uint32_t kTrials = 2;
@@ -72,8 +73,11 @@ class Sharing {
     }
   };
 
+  static constexpr size_t kNumSizes = 64;
+  using Sizes = std::array<Way, kNumSizes>;  ///< by the binary logarithm of the number of tasks
+
   struct Ways {
-    Way shared, alone;
+    const Way &shared, &alone;
 
     bool is_shared_next(uint32_t trial_period) const {
       if (std::min(shared.num_runs, alone.num_runs) < kTrials) return shared.num_runs <= alone.num_runs;
@@ -92,8 +96,8 @@ class Sharing {
     return true;
   }
 
-  bool is_worth_it(Estimate estimate) const {
-    const Ways& ways = of_sizes_[size_];
+  bool is_worth_it(Estimate estimate) {
+    const Ways ways{shared_[workers_][size_], alone_[size_]};
     if (ways.alone.num_runs > 0)
       estimate.body_ns = std::min(estimate.body_ns, ways.alone.least_ns * estimate.tasks);
     const double saved_ns = estimate.saved_ns(workers_);
@@ -102,17 +106,18 @@ class Sharing {
     // Dependent tasks gain nothing from sharing.
     const double gain = ways.alone.num_runs > 0 ? kGain : kClearGain;
     const bool has_gained = ways.shared.num_runs == 0 || ways.shared.ns < gain * estimate.task_ns();
-    return (is_sure && has_gained) || ways.is_shared_next(is_sure ? kSureTrialPeriod : kTrialPeriod);
-  }
-
-  /// What one worker takes does not depend on their number.
-  void forget_shared() {
-    for (Ways& ways : of_sizes_) ways.shared = {};
+    // Bodies of shared runs may take twice as long, so a short program tries one worker before it believes
+    // them.
+    const bool is_tried =
+        ways.alone.num_runs > 0 || ways.shared.num_runs < kTrials || estimate.body_ns > kMaxTrialNs;
+    if (is_sure && has_gained) return is_tried;
+    return ways.is_shared_next(is_sure ? kSureTrialPeriod : kTrialPeriod);
   }
 
   uint32_t workers_ = 0;
-  std::array<Ways, 64> of_sizes_{};  ///< by the binary logarithm of the number of tasks
-  size_t size_ = 0;                  ///< size class of the last run
+  Sizes alone_{};                     ///< what one worker takes does not depend on the number of workers
+  std::map<uint32_t, Sizes> shared_;  ///< by the number of workers
+  size_t size_ = 0;                   ///< size class of the last run
 };
 
 }  // namespace pto::wsp::sched

@@ -122,7 +122,7 @@ def all_before(run: Run) -> dict[int, set[int]]:
 def in_order(run: Run) -> bool:
     """Whether one worker has started, each time, the first of those that could start.
 
-    It may also have gone on with the task behind the one before, if that has the same key.
+    It may also have gone on with the task after the previous one, if both have the same key.
     """
     if run.workers > 1 or run.of_kind["window"].n == 5:
         return True

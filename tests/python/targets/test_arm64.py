@@ -229,8 +229,10 @@ def require_close(found: Mapping[str, np.ndarray], expected: Mapping[str, np.nda
     for name, array in expected.items():
         a, b = found[name].view(array.dtype).astype(np.float64), array.astype(np.float64)
         assert np.array_equal(np.isfinite(a), np.isfinite(b)), name
-        if array.dtype.kind in "iu":  # places of the largest: sums that round differently exchange a few
-            assert np.mean(a != b) <= 0.01, name
+        if array.dtype.kind in "iu":
+            # Scores whose sums round differently exchange a few places among the largest, and nothing else.
+            most = 0.01 if name == "TopK" else 0.0
+            assert np.mean(a != b) <= most, name
             continue
         finite = np.isfinite(b)
         scale = np.abs(b[finite]).max(initial=0.0)

@@ -29,6 +29,14 @@ def live_before(body: Sequence[Stmt], live: frozenset[str]) -> frozenset[str]:
     return live
 
 
+def lives_after(body: Sequence[Stmt], live: frozenset[str]) -> list[frozenset[str]]:
+    """Return for each statement the tiles whose value at its end may be read, given those read after all."""
+    after = [live]
+    for stmt in reversed(body[1:]):
+        after.append(_live_before_one(stmt, after[-1]))
+    return after[::-1][: len(body)]
+
+
 def _live_before_one(stmt: Stmt, live: frozenset[str]) -> frozenset[str]:
     match stmt:
         case For(body=body) | While(body=body):

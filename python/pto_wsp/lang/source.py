@@ -6,11 +6,13 @@ import ast
 import builtins
 import linecache
 import re
+from bisect import bisect_left
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
+from itertools import takewhile
 from types import CodeType, FrameType, FunctionType, MappingProxyType
 from typing import Final
 
@@ -258,7 +260,15 @@ def _starts_at(loc: Location, node: ast.AST) -> bool:
 
 
 def _text(file: str) -> str:
-    return "".join(linecache.getlines(file))
+    lines = linecache.getlines(file)
+    known = _TEXTS.get(file)
+    if known is None or known[0] is not lines:
+        known = _TEXTS[file] = (lines, "".join(lines))
+    return known[1]
+
+
+_TEXTS: Final[dict[str, tuple[list[str], str]]] = {}
+"""For each file its lines, the same list while `linecache` holds them, and its text."""
 
 
 @lru_cache(maxsize=32)
@@ -292,7 +302,17 @@ def _nodes_at(tree: ast.AST | None, line: int) -> Iterator[ast.AST]:
         node = pending.pop()
         if _first_line(node, line) <= line <= (getattr(node, "end_lineno", None) or line):
             yield node
-            pending += reversed([*ast.iter_child_nodes(node)])
+            pending += reversed([*_children_near(node, line)])
+
+
+def _children_near(node: ast.AST, line: int) -> Iterator[ast.AST]:
+    """Yield the children of a node, of a list of statements only those that can have the line."""
+    for _, value in ast.iter_fields(node):
+        children = value if isinstance(value, list) else [value]
+        if children and isinstance(children[0], ast.stmt):
+            start = bisect_left(children, line, key=lambda statement: statement.end_lineno)
+            children = takewhile(lambda statement: _first_line(statement, line) <= line, children[start:])
+        yield from (child for child in children if isinstance(child, ast.AST))
 
 
 def _first_line(node: ast.AST, default: int) -> int:

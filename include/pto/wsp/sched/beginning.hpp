@@ -37,14 +37,17 @@ class Beginning {
     if (jitter != 0) return Random(jitter + ++num_looks_).next() % 8 == 0;
     const int64_t now = trace::now_ns();
     if (is_attentive() && num_timed_++ == 0) begin_look(now);
-    if (now < look_ns_) return false;
+    if (now < std::max(look_ns_, rest_ns_)) return false;
     look_ns_ = now + std::max(now - start_ns_, kLookNs);
     const Estimate estimate = Estimate::of(*run_.prepared());
+    const int64_t end = trace::now_ns();
+    rest_ns_ = end + kLookRest * (end - now);
     return estimate.saved_ns(run_.num_workers()) > kMargin * estimate.order_ns + kJoinNs;
   }
 
  private:
   static constexpr int64_t kLookNs = 20000;  ///< least time between two looks; less than a wake-up takes
+  static constexpr int64_t kLookRest = 20;   ///< least time between two looks, in times of a look
   static constexpr double kMargin = 2;
   static constexpr double kJoinNs = 100000;  ///< gain from which a wake-up pays
   static constexpr double kFewTasks = 64;    ///< fewer tasks cost little to order
@@ -67,6 +70,7 @@ class Beginning {
   uint32_t site_ = 0;            ///< the last new site
   uint32_t num_timed_ = 0;       ///< timed tasks since then, up to kAttentive
   int64_t look_ns_ = INT64_MAX;
+  int64_t rest_ns_ = 0;     ///< no look before: it visits all sites, which may be thousands
   uint64_t num_looks_ = 0;  ///< of runs whose order is shaken
 };
 

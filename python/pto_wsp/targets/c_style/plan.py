@@ -9,11 +9,12 @@ instruction rounds to its own type, and what could change its order with a store
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import assert_never
 
 from pto_wsp.analysis.extents import ExtentTable
-from pto_wsp.analysis.liveness import live_before, loop_live
+from pto_wsp.analysis.liveness import lives_after, loop_live
 from pto_wsp.analysis.steps import REDUCTIONS, Step, StepReader, may_fail
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.effects import tile_written, tiles_read, written
@@ -42,12 +43,42 @@ ELEMENT, ROW, COLUMN = "element", "row", "column"
 """Where an operand is read: at [i, j], at [i, 0] of one column, at [0, j] of one row."""
 
 
-@record
+@dataclass(slots=True, eq=False)
 class Group:
-    """Steps that share one loop nest. A group of one-column tiles runs over their rows as vectors."""
+    """Steps that share one loop nest. A group of one-column tiles runs over their rows as vectors.
 
-    steps: list[Step]
+    Attributes:
+        read: tiles that its steps read.
+        broadcast: those of them that are read elsewhere than at [i, j].
+        loaded: tiles that its loads write.
+        made: tiles that its elementwise steps write.
+        folded: tiles that its reductions write.
+        stored: tiles that its stores write to memory.
+    """
+
+    steps: list[Step] = field(init=False, default_factory=list)
     is_column: bool
+    read: set[str] = field(init=False, default_factory=set)
+    broadcast: set[str] = field(init=False, default_factory=set)
+    loaded: set[str] = field(init=False, default_factory=set)
+    made: set[str] = field(init=False, default_factory=set)
+    folded: set[str] = field(init=False, default_factory=set)
+    stored: set[str] = field(init=False, default_factory=set)
+
+    def add(self, *steps: Step) -> Group:
+        """Append steps, and return the group."""
+        for step in steps:
+            stmt = step.stmt
+            self.steps.append(step)
+            self.read.update(tiles_read(stmt))
+            if isinstance(stmt, Store):
+                self.stored.add(stmt.tile)
+            elif isinstance(stmt, Load):
+                self.loaded.add(stmt.tile)
+            elif isinstance(stmt, Instr):
+                self.broadcast.update(broadcast_operands(stmt))
+                (self.folded if TABLE[stmt.op].form in REDUCTIONS else self.made).add(stmt.dst)
+        return self
 
 
 @record
@@ -146,8 +177,7 @@ class _Planner:
         self, body: Sequence[Stmt], live_after: frozenset[str], extents: ExtentTable
     ) -> list[Node]:
         nodes: list[Node] = []
-        for i, stmt in enumerate(body):
-            live = live_before(body[i + 1 :], live_after)
+        for stmt, live in zip(body, lives_after(body, live_after), strict=True):
             match stmt:
                 case For() | While():
                     nodes.append(self.loop(stmt, live, extents))
@@ -178,12 +208,12 @@ class _Planner:
         group = nodes[-1] if nodes and isinstance(nodes[-1], Group) else None
         both = self.merged(nodes, extents) if step.unequal else None
         if both is not None and self.joins(step, both, extents):
-            both.steps.append(step)
+            both.add(step)
             nodes[-2:] = [both]
         elif group is not None and self.joins(step, group, extents):
-            group.steps.append(step)
+            group.add(step)
         elif self.is_fusible(step):
-            nodes.append(Group([step], self.is_column(step)))
+            nodes.append(Group(self.is_column(step)).add(step))
         else:
             nodes.append(Alone(step))
 
@@ -208,11 +238,10 @@ class _Planner:
                 assert_never(step.stmt)
 
     def joins(self, step: Step, group: Group, extents: ExtentTable) -> bool:
-        stored = any(isinstance(s.stmt, Store) for s in group.steps)
-        if stored and may_fail(step, self.types):
+        if group.stored and may_fail(step, self.types):
             return False
         if not self.is_fusible(step):
-            return self.is_prelude(step, group, stored)
+            return self.is_prelude(step, group)
         space = next(s.space for s in group.steps if s.space is not None)
         assert step.space is not None
         if extents.resolve(step.space) != extents.resolve(space) or self.is_column(step) != group.is_column:
@@ -230,44 +259,35 @@ class _Planner:
                     return None
             case _:
                 return None
-        if any(isinstance(step.stmt, Store) for step in (*first.steps, *second.steps)):
+        if first.stored or second.stored:
             return None
         if all(self.joins(step, first, extents) for step in second.steps):
-            return Group([*first.steps, *second.steps], first.is_column)
+            return Group(first.is_column).add(*first.steps, *second.steps)
         return None
 
-    def is_prelude(self, step: Step, group: Group, stored: bool) -> bool:
+    def is_prelude(self, step: Step, group: Group) -> bool:
         """Return whether a load or assignment may be done before the group's loop."""
+        written = group.made | group.folded | group.loaded
         if isinstance(step.stmt, Assign):
-            made = {tile_written(s.stmt) for s in group.steps}
-            return made.isdisjoint(tiles_read(step.stmt))
-        if not isinstance(step.stmt, Load) or stored or step.stmt.rows is not None:
+            return written.isdisjoint(tiles_read(step.stmt))
+        if not isinstance(step.stmt, Load) or group.stored or step.stmt.rows is not None:
             return False
-        touched = {t for s in group.steps for t in (*tiles_read(s.stmt), tile_written(s.stmt))}
-        return step.stmt.tile not in touched
+        return step.stmt.tile not in written | group.read
 
     def conflicts(self, step: Step, group: Group) -> bool:
         """Return whether a step needs what the loop has only partly made, or overwrites what it reads."""
-        made, folded, broadcast, stored = set(), set(), set(), set()
-        for other in group.steps:
-            if isinstance(other.stmt, Store):
-                stored.add(other.stmt.tile)
-            if not isinstance(other.stmt, Instr):
-                continue
-            is_fold = TABLE[other.stmt.op].form in REDUCTIONS
-            (folded if is_fold else made).add(other.stmt.dst)
-            broadcast |= set(broadcast_operands(other.stmt))
         result = tile_written(step.stmt)
         # What is stored may have to wait in its tile's memory until the loop is over.
-        if folded & {*tiles_read(step.stmt), result} or result in broadcast | stored:
+        if not group.folded.isdisjoint({*tiles_read(step.stmt), result}):
+            return True
+        if result in group.broadcast or result in group.stored:
             return True
         if isinstance(step.stmt, Store):
             return False
         assert isinstance(step.stmt, Instr)
         if TABLE[step.stmt.op].form in REDUCTIONS:
-            used = {t for other in group.steps for t in tiles_read(other.stmt)} | made
-            return result in used
-        return bool(made & set(broadcast_operands(step.stmt)))
+            return result in group.read or result in group.made
+        return not group.made.isdisjoint(broadcast_operands(step.stmt))
 
 
 def broadcast_operands(instr: Instr) -> tuple[str, ...]:

@@ -363,7 +363,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
 
   /// Under a policy that orders ready tasks, expands tasks before one is chosen.
   bool find_work(Worker& worker, uint32_t slot) {
-    if (network_) return network_->work(worker);
+    if (network_) return network_->work(worker, slot);
     const Lanes lanes = run_.pools().lanes_of(slot);
     if (graph_run_) return graph_run_->work(worker, slot, lanes);
     const Lanes preferred = run_.pools().preferred(slot);

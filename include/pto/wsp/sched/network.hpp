@@ -5,8 +5,9 @@
 /// A process runs its tasks in program order, each as it is expanded, so its hazards are satisfied. A worker
 /// takes a process that is ready. Where the process must wait for a channel, the worker records it with the
 /// waiters of that channel and takes another one. The worker that changes a channel makes its waiters ready
-/// that can go on. Each process is ready, at work, waiting, or done: if none is ready or at work, nothing can
-/// ever go on, so a deadlock is established without a clock.
+/// that can go on. Where sharing does not pay, one worker at a time is in the network. Each process is ready,
+/// at work, waiting, or done: if none is ready or at work, nothing can ever go on, so a deadlock is
+/// established without a clock.
 #pragma once
 
 #include <deque>
@@ -18,6 +19,7 @@
 
 #include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/sched/channel.hpp"
+#include "pto/wsp/sched/network_sharing.hpp"
 #include "pto/wsp/sched/run.hpp"
 
 namespace pto::wsp::sched {
@@ -50,7 +52,11 @@ class Network {
 
   /// \pre the run has begun
   Network(Run& run, Others& others)
-      : run_(run), plan_(run.plan()), others_(others), states_(plan_.program().processes.size()) {
+      : run_(run),
+        plan_(run.plan()),
+        others_(others),
+        states_(plan_.program().processes.size()),
+        sharing_(run.num_workers(), run.options().jitter != 0) {
     make_channels();
     for (uint32_t step = 0; step < plan_.steps.size(); ++step) {
       if (plan_.steps[step].kind != bytecode::Step::kProcess) continue;
@@ -68,29 +74,37 @@ class Network {
     num_active_.store(int(ready_.size()), std::memory_order_relaxed);
   }
 
-  bool has_ready() const { return num_ready_.load(std::memory_order_seq_cst) > 0; }
+  /// Whether there is a process for a worker that is not in the network.
+  bool has_ready() const {
+    return (sharing_.is_shared() || num_inside_.load(std::memory_order_seq_cst) == 0) &&
+           num_ready_.load(std::memory_order_seq_cst) > 0;
+  }
   /// All processes have ended, failed or wait for ever; then the run has its failure.
   bool is_over() const { return is_over_.load(std::memory_order_seq_cst); }
 
-  /// Runs a process as far as it can. False if none is ready.
-  bool work(Worker& worker) {
-    Process* process = take_ready();
-    if (process == nullptr) return false;
-    worker.resume();
-    Walk(*this, *process, worker).work();
-    return true;
+  /// Runs processes as far as they can, one after the other. False if there is none for this worker.
+  bool work(Worker& worker, uint32_t slot) {
+    const bool may_enter = num_inside_.fetch_add(1, std::memory_order_seq_cst) == 0 || sharing_.is_shared();
+    Process* process = may_enter ? take_ready() : nullptr;
+    const bool is_found = process != nullptr;
+    if (is_found) worker.resume();
+    for (; process != nullptr; process = run_.is_cancelled() ? nullptr : take_ready())
+      Walk(*this, *process, worker, slot).work();
+    num_inside_.fetch_sub(1, std::memory_order_seq_cst);
+    return is_found;
   }
 
  private:
   /// A worker in a process. After the process was recorded as a waiter, another worker may have it.
   class Walk : private bytecode::EventVisitor {
    public:
-    Walk(Network& network, Process& process, Worker& worker)
+    Walk(Network& network, Process& process, Worker& worker, uint32_t slot)
         : network_(network),
           run_(network.run_),
           plan_(network.plan_),
           process_(process),
           worker_(worker),
+          slot_(slot),
           is_watched_(run_.options().watches_tasks()) {}
 
     void work() {
@@ -151,7 +165,8 @@ class Network {
     bool run_task(uint32_t site) {
       const bytecode::Arguments::Call& call = process_.arguments.call(site);
       const int64_t* registers = process_.expander.registers();
-      const bool is_simple = call.is_simple && !is_watched_ && process_.num_tasks % kTimedPeriod != 0;
+      const bool is_timed = process_.num_tasks % kTimedPeriod == 0;
+      const bool is_simple = call.is_simple && !is_watched_ && !is_timed;
       if (!is_simple && plan_.sites[site].checks_late)
         process_.checker.check(plan_.sites[site], registers, true);
       try {
@@ -159,6 +174,7 @@ class Network {
         const int32_t check =
             is_simple ? worker_.run_simple(call, process_.num_tasks)
                       : worker_.run_filled(process_.arguments, site, registers, process_.num_tasks);
+        if (is_timed) network_.call_others(network_.sharing_.look());
         return check == 0 || end_in_task(site, check);
       } catch (EngineError& error) {
         fail(place(std::move(error).with_int("late", int64_t(process_.num_tasks)), site));
@@ -219,7 +235,8 @@ class Network {
         }
       }
       process_.pending = Process::kNoMove;
-      if (num_woken > 0) network_.others_.call();
+      const bool is_newly_shared = admission == Admission::kGo && network_.sharing_.note_move(slot_);
+      network_.call_others(num_woken + is_newly_shared);
       if (admission == Admission::kGo) return true;
       if (admission == Admission::kOtherFailed) return leaves(Outcome::kFailed);
       if (move.op != bytecode::Op::RECEIVE_EACH) return end_at_channel(move, received);
@@ -256,6 +273,7 @@ class Network {
     const bytecode::Plan& plan_;
     Process& process_;
     Worker& worker_;
+    const uint32_t slot_;
     const bool is_watched_;
     Outcome outcome_ = Outcome::kGo;
   };
@@ -300,7 +318,12 @@ class Network {
       apply(channel);
       num_woken = wake(channel);
     }
-    if (num_woken > 0) others_.call();
+    call_others(num_woken);
+  }
+
+  /// Called when processes became ready.
+  void call_others(uint32_t num_ready) {
+    if (num_ready > 0 && sharing_.is_shared()) others_.call();
   }
 
   /// Makes the waiters ready that can go on now. \pre the channel is locked
@@ -346,7 +369,7 @@ class Network {
         const std::lock_guard<SpinLock> lock(channel->lock);
         num_woken = wake(*channel);
       }
-      if (num_woken > 0) others_.call();
+      call_others(num_woken);
     }
   }
 
@@ -397,9 +420,11 @@ class Network {
   const bytecode::Plan& plan_;
   Others& others_;
   ProcessStates states_;
+  NetworkSharing sharing_;
   std::vector<std::unique_ptr<Channel>> channels_;  ///< per tensor, null for tensors that are not rings
   std::vector<std::unique_ptr<Process>> processes_;
 
+  alignas(kLineBytes) std::atomic<int> num_inside_{0};  ///< workers
   alignas(kLineBytes) SpinLock ready_lock_;
   std::deque<Process*> ready_;
   alignas(kLineBytes) std::atomic<int> num_ready_{0};

@@ -128,11 +128,12 @@ class Solver:
 
 
 def _matrix(isl: Any, sums: Sequence[Linear], column: dict[int, int]) -> Any:
-    made = isl.Mat.alloc(isl.DEFAULT_CONTEXT, len(sums), len(column) + 1)
+    # Each change copies the matrix, so only elements other than 0 are set.
+    made = isl.Mat.alloc(isl.DEFAULT_CONTEXT, 0, len(column) + 1).add_zero_rows(len(sums))
     for row, total in enumerate(sums):
-        values = {0: total.constant} | {column[unknown]: factor for unknown, factor in total.terms}
-        for at in range(len(column) + 1):
-            made = made.set_element_val(row, at, isl.Val(values.get(at, 0)))
+        for at, value in ((0, total.constant), *((column[u], factor) for u, factor in total.terms)):
+            if value != 0:
+                made = made.set_element_val(row, at, isl.Val(value))
     return made
 
 

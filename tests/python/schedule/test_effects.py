@@ -533,21 +533,28 @@ def classes(X: Tensor[f32, "n", 1, 64], Y: Tensor[f32, "n", 1, 64], rounds: Scal
 
 
 def test_both_classes_run_at_a_time() -> None:
-    """Worker 0 takes the first class and worker 1 the second one, and each helps when its own is done."""
+    """Worker 0 takes the first class and worker 1 the second one, and each helps when its own is done.
+
+    A run shows less where a thread has no core for a while, or its class is empty before its tasks are made.
+    """
     program = classes.compile("cpu")
     overlap = Schedule().overlap(stage(slow_load, cores=1), stage(slow_exp, cores=1))
     for schedule in (overlap, overlap.task_graph(start=StartPolicy.after_build())):
         program.reschedule(schedule)
-        found: list[list[str]] = [[], []]
-        while not (found[0] and found[1]):  # else one thread has had no core for the whole run
-            x, y = np.zeros((2, 40, 1, 64), np.float32)
-            program.run(X=x, Y=y, rounds=2000, workers=2, trace=True)
-            assert program.trace is not None
-            events = sorted(program.trace, key=lambda e: e.start_ns)
-            found = [[e.kernel for e in events if e.worker == worker] for worker in (0, 1)]
-        assert found[0][0] == "slow_load" and found[1][0] == "slow_exp"
-        assert sum(a != b for kernels in found for a, b in pairwise(kernels)) <= 1
+        assert any(each_begins_with_its_class(program) for _ in range(100))
+    x, y = np.zeros((2, 40, 1, 64), np.float32)
     program.run(X=x, Y=y, rounds=1, workers=1)
+
+
+def each_begins_with_its_class(program: Program) -> bool:
+    """Whether in a run worker 0 starts with loads and worker 1 with exps, and each changes once at most."""
+    x, y = np.zeros((2, 40, 1, 64), np.float32)
+    program.run(X=x, Y=y, rounds=2000, workers=2, trace=True)
+    assert program.trace is not None
+    events = sorted(program.trace, key=lambda e: e.start_ns)
+    found = [[e.kernel for e in events if e.worker == worker] for worker in (0, 1)]
+    begins = [kernels[:1] for kernels in found] == [["slow_load"], ["slow_exp"]]
+    return begins and all(sum(a != b for a, b in pairwise(kernels)) <= 1 for kernels in found)
 
 
 @workload

@@ -48,6 +48,8 @@ def no_processes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if RUNS_QUICK:
             patch.setattr(subprocess, "Popen", skip)
+            # Before it writes what the compiler would read.
+            patch.setattr("pto_wsp.targets.cpu.target.CpuTarget.build", skip)
         yield
 
 

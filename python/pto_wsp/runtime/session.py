@@ -44,7 +44,7 @@ class Launch:
     Attributes:
         name: of the graph, or of the workload.
         graph: what was launched, with its contract.
-        waits: the launches that it waits for, with the reasons; those that were done before are left out.
+        waits: the launches that it waits for, with the reasons; those that were settled before are left out.
         location: where it was launched.
     """
 
@@ -55,6 +55,7 @@ class Launch:
         self.location = caller_location()
         self._call = call
         self._is_cancelled = False
+        self._is_reported = False
         self._begun = threading.Event()
         self._run: Run | None = None
         self._error: Exception | None = None
@@ -84,11 +85,29 @@ class Launch:
             LaunchSkipped: it did not run, since one that it waits for failed.
             PtoError: as `Run.wait` raises.
         """
+        try:
+            return self._result()
+        except Exception:
+            self._is_reported = True
+            raise
+
+    def _result(self) -> RunStats:
         self._begun.wait()
         if self._error is not None:
             raise self._error
         assert self._run is not None
         return self._run.wait()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is done, and `wait` has raised its error to the caller if it has one."""
+        if not self.done or self._is_reported:
+            return self.done
+        try:
+            self._result()
+        except Exception:
+            return False
+        return True
 
     def cancel(self) -> None:
         """End the launch: no task of it begins any more. `wait` then raises `RunInterrupted`."""
@@ -118,7 +137,7 @@ class Launch:
 
     def _require(self, wait: Wait) -> None:
         try:
-            wait.launch.wait()
+            wait.launch._result()
         except PtoError as error:
             notes = [(f"`{wait.launch.name}` was launched here", wait.launch.location)]
             raise LaunchSkipped(
@@ -205,10 +224,10 @@ class Session:
         return launch
 
     def _waits_of(self, call: BoundCall) -> tuple[Wait, ...]:
-        """Return the unfinished launches that a call conflicts with, each with its first reason."""
+        """Return the launches that a call conflicts with and that are not settled, each with its first reason."""
         found: list[Wait] = []
         for earlier in self._launches:
-            if earlier.done:
+            if earlier.is_settled:
                 continue
             pairs = ((a, b) for a in earlier.accesses for b in call.accesses if a.conflicts_with(b))
             first, second = next(pairs, (None, None))

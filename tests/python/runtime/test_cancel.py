@@ -60,7 +60,7 @@ def cancelled(program: Program, **options: Any) -> float:
         began.append(time.monotonic())
         program.cancel()
 
-    timer = threading.Timer(0.3, cancel)
+    timer = threading.Timer(0.05, cancel)
     timer.start()
     with pytest.raises(RunInterrupted, match="cancelled"):
         program.run(X=np.zeros((64, 8), np.float32), k=10**12, **options)

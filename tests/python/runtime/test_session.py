@@ -145,24 +145,30 @@ def test_independent_launches_run_at_the_same_time(programs: dict[str, Program])
         release(endless)
 
 
-def test_an_error_stops_what_depends_on_it_and_nothing_else(programs: dict[str, Program]) -> None:
+@pytest.mark.parametrize("is_done", [True, False])
+def test_an_error_stops_what_depends_on_it_and_nothing_else(
+    programs: dict[str, Program], is_done: bool
+) -> None:
+    """Also if it has failed before the others are launched; until the caller has seen the error."""
     a, b, c, d, e = zeros(5)
     session = Session()
     failed = session.launch(programs["failing"], X=a)
+    while is_done and not failed.done:
+        time.sleep(0.001)
     skipped = session.launch(programs["copying"], X=a, Y=b)
     after = session.launch(programs["copying"], X=b, Y=c)
     other = session.launch(programs["copying"], X=d, Y=e)
     other.wait()
+    for launch in (after, skipped):
+        with pytest.raises(LaunchSkipped):
+            launch.wait()
     with pytest.raises(KernelFailed):
         failed.wait()
-    for launch in (skipped, after):
-        if launch.waits:
-            with pytest.raises(LaunchSkipped):
-                launch.wait()
     with pytest.raises(KernelFailed):
         session.wait()
-    assert (e == 1).all()
-    assert skipped.waits == () or not b.any()
+    assert (e == 1).all() and not b.any() and not c.any()
+    session.launch(programs["copying"], X=a, Y=b).wait()
+    assert (b == a + 1).all()
 
 
 def test_what_waits_for_a_failed_launch_is_skipped(programs: dict[str, Program]) -> None:

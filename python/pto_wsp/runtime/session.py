@@ -224,7 +224,7 @@ class Session:
         return launch
 
     def _waits_of(self, call: BoundCall) -> tuple[Wait, ...]:
-        """Return the launches that a call conflicts with and that are not settled, each with its first reason."""
+        """Return the launches that are not settled and conflict with a call, each with its first reason."""
         found: list[Wait] = []
         for earlier in self._launches:
             if earlier.is_settled:

@@ -33,6 +33,7 @@ ORDER = (
     ("passes",),
     ("lower",),
     ("prove",),
+    ("restructure",),
     ("lang",),
     ("builder",),
     ("text",),
@@ -57,6 +58,9 @@ DEFERRED = {
     ("runtime.runners", "runtime.simulated"),
     ("tools.commands", "tools.language_server.server"),
     ("lang.workload.workload", "prove.prove"),
+    ("lang.workload.operators", "restructure.loops"),
+    ("lang.workload.operators", "restructure.tasks"),
+    ("lang.workload.operators", "restructure.split"),
 }
 
 # The hook by which `compile` methods reach the runtime; it mentions the type that it returns.

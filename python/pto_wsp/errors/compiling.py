@@ -99,6 +99,15 @@ class CannotInline(CompileError):
     label = "{reason}"
 
 
+class CannotRestructure(CompileError):
+    """A schedule operator that would change results, or that the workload has no place for."""
+
+    code = "cannot-restructure"
+    template = "`{operator}` is refused"
+    label = "{reason}"
+    hint = "keep the loops and tasks as they are written, or change what the tasks touch"
+
+
 class CannotExpand(CompileError):
     """A loop that cannot be taken apart into blocks, or whose kernels cannot work on larger tiles."""
 

@@ -20,7 +20,7 @@ from pto_wsp.lang.schedule.directives.trace import TracePolicy
 from pto_wsp.lang.schedule.directives.window import Window
 from pto_wsp.location import caller_location
 
-LATER = frozenset({"affinity", "prefetch", "tile", "reorder", "fuse_tasks", "split_tasks", "spatial_map"})
+LATER = frozenset({"affinity", "prefetch", "spatial_map"})
 
 
 class Schedulable(

@@ -38,6 +38,7 @@ from pto_wsp.lang.workload.functions import (
     functions,
 )
 from pto_wsp.lang.workload.nested import call_workload
+from pto_wsp.lang.workload.operators import Operator, Restructurable
 from pto_wsp.lang.workload.tasks import Handle
 from pto_wsp.lang.workload.trace import active_trace
 from pto_wsp.location import Location, caller_location
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from pto_wsp.prove.finding import Proof
 
 
-class Workload(Schedulable):
+class Workload(Schedulable, Restructurable):
     """A workload: a program that generates tasks.
 
     Calling it runs nothing. Outside a workload it binds values that hold unless a call of the program gives
@@ -60,18 +61,25 @@ class Workload(Schedulable):
         body: its function, or the bodies that `combine` or `sequential` made it of.
         bound: values given to its parameters.
         policies: its schedule.
+        operators: schedule operators, in the order in which they change it.
     """
 
     kind = "workload"
     advice = "; `.compile()` returns a program to run"
 
     def __init__(
-        self, body: Body, bound: Mapping[str, object], name: str, policies: Directives = DEFAULT
+        self,
+        body: Body,
+        bound: Mapping[str, object],
+        name: str,
+        policies: Directives = DEFAULT,
+        operators: tuple[Operator, ...] = (),
     ) -> None:
         self.body = body
         self.bound = dict(bound)
         self.name = name
         self.policies = policies
+        self.operators = operators
         self._traced: Traced | None = None
         self.__name__ = name
         self.__doc__ = body.function.__doc__ if isinstance(body, FunctionSource) else None
@@ -87,7 +95,8 @@ class Workload(Schedulable):
     def definition(self) -> tuple[object, ...]:
         """What is equal for a workload of the same text, with the same values bound."""
         bound = tuple(value for item in sorted(self.bound.items()) for value in item)
-        return *(source.function for source in functions(self.body)), self.name, bound
+        operators = tuple((operator.name, operator.args) for operator in self.operators)
+        return *(source.function for source in functions(self.body)), self.name, bound, operators
 
     def _parameters(self) -> list[str]:
         return [*declarations(self.body)]
@@ -126,14 +135,21 @@ class Workload(Schedulable):
         if all(name in bound for name in names) and any(hasattr(v, "__dlpack__") for v in given.values()):
             arguments = ", ".join(f"{name}=..." for name in names)
             raise UnusedCall(name=self.name, arguments=arguments, loc=loc)
-        return Workload(self.body, bound, self.name, self.policies)
+        return Workload(self.body, bound, self.name, self.policies, self.operators)
 
     def _scheduled(self, policies: Directives) -> Workload:
-        return Workload(self.body, self.bound, self.name, policies)
+        return Workload(self.body, self.bound, self.name, policies, self.operators)
+
+    def _restructured(self, operator: Operator) -> Workload:
+        operators = (*self.operators, operator)
+        return Workload(self.body, self.bound, self.name, self.policies, operators)
 
     def require_unscheduled(self, loc: Location | None) -> None:
-        """Raise ScheduledPart if the workload, which becomes part of another one at `loc`, has a schedule."""
-        if self.policies != DEFAULT:
+        """Raise ScheduledPart if the workload, which becomes part of another one at `loc`, has a schedule.
+
+        Operators are part of its schedule.
+        """
+        if self.policies != DEFAULT or self.operators:
             raise ScheduledPart(part=self.name, loc=loc)
 
     def named(self, text: str) -> Workload:
@@ -144,7 +160,7 @@ class Workload(Schedulable):
         """
         if not isinstance(text, str) or not text:
             raise WrongValue(name="named", expected="a name", found=repr(text), loc=caller_location())
-        return Workload(self.body, self.bound, text, self.policies)
+        return Workload(self.body, self.bound, text, self.policies, self.operators)
 
     def trace(self) -> Traced:
         """Return the workload as IR; its functions run once, at the first call.
@@ -152,10 +168,15 @@ class Workload(Schedulable):
         Raises:
             FrontendError: something in it has no meaning in a workload.
             VariableChanged: a variable around it or its kernels has changed since it was read.
+            CannotRestructure: an operator would change results, or finds no place.
+            MissingPackage: an operator needs a proof, and islpy is not installed.
         """
         if self._traced is None:
             traced = Tracing(identifier(self.name), self.body, self.bound).run()
-            self._traced = replace(traced, module=traced.module.with_schedule(self.policies))
+            module = traced.module
+            for operator in self.operators:
+                module = operator.apply(module)
+            self._traced = replace(traced, module=module.with_schedule(self.policies))
         self._traced.captured.check()
         return self._traced
 

@@ -1,0 +1,122 @@
+"""Schedule operators as methods of a workload."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.verify import verify
+from pto_wsp.lang.kernel.kernel import Kernel
+from pto_wsp.lang.schedule.arguments import checked_count
+from pto_wsp.location import Location, caller_location
+from pto_wsp.passes.inline_calls import inline_calls
+from pto_wsp.support.record import record
+
+if TYPE_CHECKING:
+    pass
+
+MAX_LENGTH = 1 << 31
+
+
+@record
+class Operator:
+    """An operator that was called on a workload.
+
+    Attributes:
+        name: of the method.
+        args: names of loops and kernels, and numbers.
+        loc: where it was called.
+    """
+
+    name: str
+    args: tuple[str | int, ...]
+    loc: Location | None
+
+    def apply(self, module: Module) -> Module:
+        """Return what it makes of a module, verified.
+
+        Raises:
+            CannotRestructure: it would change results, or finds no place.
+            MissingPackage: it needs a proof, and islpy is not installed.
+        """
+        from pto_wsp.restructure.places import Request  # here: few programs need it
+
+        text = f"{self.name}({', '.join(map(repr, self.args))})".replace("'", '"')
+        return verify(_function(self.name)(inline_calls(module), *self.args, Request(text, self.loc)))
+
+
+def _function(name: str) -> Callable[..., Module]:
+    from pto_wsp.restructure.loops import reorder, tile
+    from pto_wsp.restructure.split import split_tasks
+    from pto_wsp.restructure.tasks import fuse_tasks
+
+    return {f.__name__: f for f in (tile, reorder, fuse_tasks, split_tasks)}[name]
+
+
+class Restructurable(ABC):
+    """Something whose loops and tasks can become others that have the same results."""
+
+    @abstractmethod
+    def _restructured(self, operator: Operator) -> Self:
+        """Return a copy to which one more operator is applied."""
+
+    def tile(self, loop: str, length: int) -> Self:
+        """Return a copy in which a loop is two: over tiles of `length` iterations, and inside a tile.
+
+        `tile("i", 4)` makes the loops `i_tile` and `i_in` of the loop `i`. Tasks keep their order.
+
+        Args:
+            loop: the variable of a loop that is not one over tiles.
+            length: iterations of a tile, from 1. The last tile may be shorter.
+
+        Raises:
+            WrongValue: `length` is not such a number. What the operator finds is raised by `compile`.
+        """
+        checked_count("length", length, 1, MAX_LENGTH)
+        return self._restructured(Operator("tile", (loop, length), caller_location()))
+
+    def reorder(self, outer: str, inner: str) -> Self:
+        """Return a copy in which two nested loops have the other order.
+
+        `compile` proves that no two tasks conflict that change their order, for all sizes.
+
+        Args:
+            outer: the variable of a loop that contains nothing but the other one.
+            inner: the variable of that one. Its extent does not depend on `outer`.
+        """
+        return self._restructured(Operator("reorder", (outer, inner), caller_location()))
+
+    def fuse_tasks(self, first: Kernel | str, second: Kernel | str) -> Self:
+        """Return a copy in which a task of `first` and the next one of `second` are one task.
+
+        What the second kernel reads of the first is then in the cache of the same worker, and there are
+        fewer tasks. Loops around them that follow each other become one; `compile` proves that no two tasks
+        conflict that change their order.
+
+        Args:
+            first: a kernel that the workload calls once in its text.
+            second: another one, whose task or loop follows directly.
+        """
+        names = tuple(_kernel_name(each) for each in (first, second))
+        return self._restructured(Operator("fuse_tasks", names, caller_location()))
+
+    def split_tasks(self, kernel: Kernel | str, rows: int) -> Self:
+        """Return a copy in which each task of a kernel is several, each of which does `rows` of its rows.
+
+        `compile` proves that rows of the results depend on the same rows of the operands that it splits.
+
+        Args:
+            kernel: a kernel that the workload calls once in its text.
+            rows: rows of the tiles of the new tasks; a divisor of the rows of the kernel's tiles.
+
+        Raises:
+            WrongValue: `rows` is not a positive number.
+        """
+        checked_count("rows", rows, 1, MAX_LENGTH)
+        return self._restructured(Operator("split_tasks", (_kernel_name(kernel), rows), caller_location()))
+
+
+def _kernel_name(kernel: Any) -> str:
+    return kernel if isinstance(kernel, str) else str(kernel.name)

@@ -38,7 +38,7 @@ from pto_wsp.lang.workload.functions import (
     functions,
 )
 from pto_wsp.lang.workload.nested import call_workload
-from pto_wsp.lang.workload.operators import Operator, Restructurable
+from pto_wsp.lang.workload.operators import Restructurable, ScheduleOperator
 from pto_wsp.lang.workload.tasks import Handle
 from pto_wsp.lang.workload.trace import active_trace
 from pto_wsp.location import Location, caller_location
@@ -73,7 +73,7 @@ class Workload(Schedulable, Restructurable):
         bound: Mapping[str, object],
         name: str,
         policies: Directives = DEFAULT,
-        operators: tuple[Operator, ...] = (),
+        operators: tuple[ScheduleOperator, ...] = (),
     ) -> None:
         self.body = body
         self.bound = dict(bound)
@@ -140,7 +140,7 @@ class Workload(Schedulable, Restructurable):
     def _scheduled(self, policies: Directives) -> Workload:
         return Workload(self.body, self.bound, self.name, policies, self.operators)
 
-    def _restructured(self, operator: Operator) -> Workload:
+    def _restructured(self, operator: ScheduleOperator) -> Workload:
         operators = (*self.operators, operator)
         return Workload(self.body, self.bound, self.name, self.policies, operators)
 

@@ -72,7 +72,7 @@ class Binder:
     Args:
         workload: the workload.
         defaults: values that hold unless a call gives others, by parameter.
-        stated: for runs in which no task runs: what tensors hold that tasks would write. Then a shape stands
+        stated: for runs in which no task runs: what tensors hold that tasks would write. Then a shape is enough
             for an array that nothing reads. None for other runs.
 
     Attributes:

@@ -236,6 +236,14 @@ def test_pools_part_the_cores() -> None:
     assert (core[:200] < 24).all() and (core[200:] >= 24).all()
 
 
+@pytest.mark.parametrize(("group", "groups"), [(1, 24), (5, 4), (100, 1)])
+def test_equal_keys_run_on_one_group_of_cores(group: int, groups: int) -> None:
+    """Groups share the 48 vector cores; their number follows from the 24 cube cores."""
+    program = simulated(200, schedule=Schedule().affinity(lambda t: t.i, group=group))
+    core = times(program)["core"][:200] - 24
+    assert (core * groups // 48 == np.arange(200) % groups).all()
+
+
 def test_dispatchers_make_their_own_tasks() -> None:
     program = layers.compile(target="sim")
     program.reschedule(Schedule().dispatch(DispatchPolicy.round_robin(3)))

@@ -7,8 +7,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.runtime.binding import Binder
@@ -103,7 +101,7 @@ class EmulatedProgram:
             compile_source(text + _ENTRY, output, (*FLAGS, "-pthread", *flags))
             self.library = ctypes.CDLL(str(output))
 
-    def __call__(self, *, blocks: int = 3, max_polls: int = 10**7, **values: object) -> Failure | None:
+    def __call__(self, blocks: int, values: Mapping[str, object], max_polls: int = 10**7) -> Failure | None:
         """Run the program; return the failure that counts, if there is one."""
         bound = self.binder.bind(values)
         sizes = self.binder.sizes_of(bound)[0]
@@ -127,8 +125,3 @@ class EmulatedProgram:
         if limit.value == NO_LIMIT:
             return None
         return min((f for f in failures if f.cause), key=lambda failure: failure.order)
-
-
-def as_arrays(values: Mapping[str, object]) -> dict[str, np.ndarray]:
-    """Return the arrays among the values of a call."""
-    return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}

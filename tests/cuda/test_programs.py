@@ -7,7 +7,25 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from hypothesis import given, note
 
-from pto_wsp import DYN, Dense, In, Out, P, Ragged, Scalar, Tensor, Tile, f32, i32, i64, kernel, pto, workload
+from examples.cookbook import mixture_of_experts as mixture
+from pto_wsp import (
+    DYN,
+    Dense,
+    In,
+    Out,
+    P,
+    Ragged,
+    Scalar,
+    Tensor,
+    Tile,
+    f32,
+    group_by,
+    i32,
+    i64,
+    kernel,
+    pto,
+    workload,
+)
 from pto_wsp.errors import RunError
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
@@ -82,7 +100,7 @@ def test_a_chain_of_loops() -> None:
         z[0] = z[0] + z[i]
     for blocks in BLOCKS:
         found = {"X": x.copy(), "Y": np.empty_like(x), "Z": np.empty_like(x)}
-        assert program(blocks=blocks, **found) is None
+        assert program(blocks, found) is None
         np.testing.assert_array_equal(found["Z"], z)
         assert sum(program.completed) == 7 + 7 + 3
 
@@ -96,7 +114,7 @@ def test_ragged_decode() -> None:
     results = []
     for blocks in BLOCKS:
         o = np.zeros_like(q)
-        assert program(blocks=blocks, kv=Ragged.lengths(lengths), Q=q, K=k, V=v, Y=o) is None
+        assert program(blocks, {"kv": Ragged.lengths(lengths), "Q": q, "K": k, "V": v, "Y": o}) is None
         results.append(o)
     for other in results[1:]:
         np.testing.assert_array_equal(results[0], other)
@@ -127,7 +145,7 @@ def run_both(module: Module, arrays: Callable[[], dict[str, np.ndarray]], sizes:
         error = failed
     for blocks in BLOCKS:
         found = arrays()
-        failure = program(blocks=blocks, **found, **sizes)
+        failure = program(blocks, {**found, **sizes})
         assert (failure is None) == (error is None), (error, failure and CAUSES[failure.cause])
         for name in wanted:
             np.testing.assert_array_equal(found[name], wanted[name], err_msg=f"{name}, {blocks} blocks")
@@ -163,7 +181,7 @@ def test_missing_waits_change_results() -> None:
     results = []
     for each in (right, program):
         found = {"X": x.copy(), "Y": np.zeros_like(x), "Z": np.zeros_like(x)}
-        assert each(blocks=3, **found) is None
+        assert each(3, found) is None
         results.append(found["Z"])
     assert not np.array_equal(*results)
 
@@ -188,7 +206,7 @@ def outside(X: Tensor[f32, "n", 4, 32], Y: Tensor[f32, "m", 4, 32]):
 def test_regions_are_checked_before_any_task_runs() -> None:
     program = EmulatedProgram(outside.compile("interp").module)
     x, y = np.ones((9, 4, 32), np.float32), np.zeros((7, 4, 32), np.float32)
-    failure = program(blocks=2, X=x, Y=y)
+    failure = program(2, {"X": x, "Y": y})
     assert failure is not None and CAUSES[failure.cause] == "region"
     assert failure.task == 7 and not y.any() and sum(program.completed) == 0
 
@@ -198,7 +216,7 @@ def test_a_stalled_run_names_its_task() -> None:
     changes = {"run.complete();": "if (run.next() != 3) run.complete();"}
     program = EmulatedProgram(chain.compile("interp").module, change=changes)
     x = np.ones((7, 4, 32), np.float32)
-    failure = program(blocks=2, max_polls=2000, X=x, Y=x.copy(), Z=x.copy())
+    failure = program(2, {"X": x, "Y": x.copy(), "Z": x.copy()}, max_polls=2000)
     assert failure is not None and CAUSES[failure.cause] == "stuck"
     assert failure.awaited > 2
 
@@ -209,7 +227,33 @@ def test_the_first_failed_check_counts() -> None:
     for blocks in BLOCKS:
         y = np.zeros_like(x)
         first = np.array([0, 0, 0, 0, 0, 1, 0, -1, 0], np.int32)
-        failure = program(blocks=blocks, X=x, Y=y, L=first)
+        failure = program(blocks, {"X": x, "Y": y, "L": first})
         assert failure is not None and CAUSES[failure.cause] == "check"
         assert failure.task == 5 and failure.code == 1
         assert y[:5].all() and not y[5].any()
+
+
+def test_experts_that_the_run_chooses() -> None:
+    """A task sorts tokens by expert; loops and lists of rows follow from its result."""
+    program = EmulatedProgram(mixture.moe.compile("interp").module)
+    for blocks in BLOCKS:
+        expert, y = np.empty_like(mixture.expert), np.zeros_like(mixture.y)
+        values = {"X": mixture.x, "Router": mixture.router, "W": mixture.w, "Expert": expert, "Y": y}
+        assert program(blocks, values) is None
+        np.testing.assert_array_equal(expert, mixture.expert)
+        np.testing.assert_allclose(y, mixture.y, atol=1e-4)
+
+
+def test_a_key_that_is_no_group_fails() -> None:
+    @workload
+    def grouped(K: Tensor[i32, "n"], X: Tensor[f32, "n", 4, 32], Y: Tensor[f32, "n", 4, 32]):
+        groups = group_by(K, num_groups=3)
+        for g in P(3):
+            for t in P(groups[g].extent):
+                scale[g, t](a=X[g], y=Y[g], by=2.0)
+
+    program = EmulatedProgram(grouped.compile("interp").module)
+    x = np.ones((5, 4, 32), np.float32)
+    failure = program(2, {"K": np.array([0, 1, 7, 2, 9], np.int32), "X": x, "Y": np.zeros_like(x)})
+    assert failure is not None and CAUSES[failure.cause] == "check" and failure.code == 2
+    assert list(program.monitors[0].values[:3]) == [2, 7, 3]

@@ -33,7 +33,9 @@ def test_random_kernels(
     for kernel in batch:
         for layout in arrangements:
             note(f"{kernel}\n{layout}")
-            found, wanted = (base_array(kernel.views[0].type.dtype, seed) for _ in range(2))
+            dtype = kernel.views[0].type.dtype
+            assert dtype is not None
+            found, wanted = (base_array(dtype, seed) for _ in range(2))
             scalars = [0.75, seed % 6]
             status = library.call(kernel, [*views(found, layout), *scalars])
             failed = None

@@ -10,11 +10,12 @@ from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check
 from pto_wsp.targets.cpu.emit import too_large
+from pto_wsp.targets.cuda.group_by import is_group_by, write_group_by
 from pto_wsp.targets.cuda.kernels import CudaKernel
 from pto_wsp.targets.cuda.memory import SHARED_BYTES
 from pto_wsp.targets.cuda.program import DeviceWalk, emit_walk
 
-HEADERS = ("convert", "math", "order", "product", "scalar")
+HEADERS = ("convert", "group", "math", "order", "product", "scalar")
 """Headers of include/pto/wsp/tile/cuda/ that kernels need."""
 
 
@@ -83,6 +84,9 @@ def emit_device_code(kernels: Sequence[KernelFunction]) -> DeviceCode:
     shared: dict[str, int] = {}
     for kernel in kernels:
         out.line()
+        if is_group_by(kernel):
+            checks[kernel.name], shared[kernel.name] = write_group_by(kernel, out), 0
+            continue
         code = CudaKernel(kernel, out)
         code.write()
         checks[kernel.name], shared[kernel.name] = tuple(code.checks), code.memory.total_bytes

@@ -9,6 +9,7 @@ from pto_wsp.targets.base import SourceTree, Target
 from pto_wsp.targets.cpu.check import check_kernel
 from pto_wsp.targets.cpu.tree import headers_of
 from pto_wsp.targets.cuda.emit import emit_device_code, emit_program
+from pto_wsp.targets.cuda.group_by import is_group_by
 from pto_wsp.targets.cuda.readme import kernels_readme, program_readme
 
 
@@ -25,11 +26,13 @@ class CudaTarget(Target):
         for kernel in kernels:
             self._check_kernel(kernel)
         # Emission is pure, and refuses what it cannot write.
-        code = emit_device_code([kernel for kernel in kernels if kernel.body is not None])
+        code = emit_device_code(kernels)
         if module.entry:
             emit_program(module, code, self.name)
 
     def _check_kernel(self, kernel: KernelFunction) -> None:
+        if is_group_by(kernel):
+            return
         if kernel.native is not None:
             reason = "hand-written C++ runs on a CPU: write the kernel with `@kernel`"
             what = f"the kernel `{kernel.name}` in C++"

@@ -17,7 +17,7 @@ struct Keys {
     for (int d = 0; d < kRank; ++d) found *= view.shape[d];
     return found;
   }
-  /// A u64 above the range of i64 becomes negative, which is no group.
+  /// A u64 above the range of i64 becomes negative, which is outside all groups.
   PTO_DEVICE_INLINE int64_t at(int64_t position) const {
     int64_t offset = 0;
     for (int d = kRank - 1; d >= 0; --d) {

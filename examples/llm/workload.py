@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from examples.llm import kernels
-from examples.llm.config import Config
 from examples.llm.experts import mixture
-from examples.llm.kernels import PAGE, QUERIES, ROWS, Activations
+from examples.llm.kernels import PAGE, QUERIES, ROWS, Activations, CacheForm
 from examples.llm.sampling import choosing_kernels
 from examples.llm.weights import Plan, Weights, part, tasks
-from pto_wsp import Dense, DenseDyn, P, Ragged, Tensor, f32, i32, workload
+from pto_wsp import Dense, DenseDyn, P, Ragged, Tensor, f32, i8, i32, workload
 
 
 def decoder(plan: Plan) -> Any:
@@ -37,8 +36,9 @@ def decoder(plan: Plan) -> Any:
     embed = kernels.embed_kernel(config, table.dtype, table.group, table.zero, table.has_minima)
     score = kernels.logits_kernel(plan.head, activations)
     choose, sample = choosing_kernels(config)
-    project = projection(plan, activations, weights)
-    attend = attention(config, activations)
+    scales = CacheScales(plan)
+    project = projection(plan, activations, weights, scales)
+    attend = attention(plan, activations, scales)
     finish = feed_forward(plan, activations, weights)
 
     @workload
@@ -54,8 +54,8 @@ def decoder(plan: Plan) -> Any:
         Wanted: Tensor[i32, "wanted", 1],
         IsDrawn: Tensor[i32, "wanted"],
         How: Tensor[f32, "wanted", 5],
-        K: Tensor[f32, LAYERS, KV_HEADS, "pages", DIM, PAGE],
-        V: Tensor[f32, LAYERS, KV_HEADS, "pages", PAGE, DIM],
+        K: Tensor[plan.cache, LAYERS, KV_HEADS, "pages", DIM, PAGE],
+        V: Tensor[plan.cache, LAYERS, KV_HEADS, "pages", PAGE, DIM],
         Table: Tensor[table.dtype, config.vocab, HIDDEN],
         Scales: Tensor[f32, "rows_of_scales", "groups"],
         Minima: Tensor[f32, "rows_of_minima", "groups_of_minima"],
@@ -93,14 +93,32 @@ def decoder(plan: Plan) -> Any:
     return model
 
 
-def projection(plan: Plan, activations: Activations, weights: Weights) -> Callable[..., None]:  # noqa: C901
+class CacheScales:
+    """The tensors of the scales of keys and values; they have one page where the cache has no scales."""
+
+    def __init__(self, plan: Plan) -> None:
+        config, self._has = plan.config, plan.cache is i8
+        dims = (config.layers, config.kv_heads, "pages") if self._has else (1, 1, 1)
+        names = {"Key": "KScales", "Value": "VScales"}
+        self._tensors = {
+            role: Tensor(shape=(*dims, PAGE), dtype=f32, name=name) for role, name in names.items()
+        }
+
+    def of(self, role: str, layer: Any, head: Any) -> Any:
+        """Return the scales of a layer and head."""
+        return self._tensors[role][layer, head] if self._has else self._tensors[role][0, 0]
+
+
+def projection(  # noqa: C901
+    plan: Plan, activations: Activations, weights: Weights, scales: CacheScales
+) -> Callable[..., None]:
     """Return what traces queries, and keys and values on their way into the cache."""
-    config = plan.config
+    config, form = plan.config, CacheForm(plan.cache)
     queries, keys = (
-        [kernels.turned_kernel(s, activations, config, is_key) for s in plan.layers[role]]
+        [kernels.turned_kernel(s, activations, config, form, is_key) for s in plan.layers[role]]
         for role, is_key in (("Query", False), ("Key", True))
     )
-    values = [kernels.value_kernel(s, activations, config) for s in plan.layers["Value"]]
+    values = [kernels.value_kernel(s, activations, config, form) for s in plan.layers["Value"]]
     heads = {"Query": config.heads, "Key": config.kv_heads, "Value": config.kv_heads}
     biases = {
         role: Tensor(
@@ -134,14 +152,16 @@ def projection(plan: Plan, activations: Activations, weights: Weights) -> Callab
                     keys[i][h, r](
                         x=x[r], w=w[2 * h : 2 * h + 2], bias=bias("Key", h), gain=gains["Key"][layer],
                         cos=cos[r], sin=sin[r], place=place[r], out=k[layer, h],
+                        scales=scales.of("Key", layer, h),
                     )  # fmt: skip
 
         def value(i: int, w: Any) -> None:
             for h in P(Dense[config.kv_heads]):
                 for r in P.tiles(tokens, ROWS, order="range"):
                     values[i][h, r](
-                        x=x[r], w=w[h : h + 1], bias=bias("Value", h), place=place[r], out=v[layer, h]
-                    )
+                        x=x[r], w=w[h : h + 1], bias=bias("Value", h), place=place[r], out=v[layer, h],
+                        scales=scales.of("Value", layer, h),
+                    )  # fmt: skip
 
         weights.each("Query", layer, query)
         weights.each("Key", layer, key)
@@ -150,10 +170,11 @@ def projection(plan: Plan, activations: Activations, weights: Weights) -> Callab
     return project
 
 
-def attention(config: Config, activations: Activations) -> Callable[..., None]:
+def attention(plan: Plan, activations: Activations, scales: CacheScales) -> Callable[..., None]:
     """Return what traces attention: a request with one token by groups of heads, others by heads."""
+    config, form = plan.config, CacheForm(plan.cache)
     GROUP, DIM, cols = config.group, config.dim, activations.cols
-    one, many = (kernels.attend_kernel(config, activations, is_one) for is_one in (True, False))
+    one, many = (kernels.attend_kernel(config, activations, form, is_one) for is_one in (True, False))
 
     def attend(layer: Any, request: Any, past: Any, pages: Any, q: Any, k: Any, v: Any, out: Any) -> None:
         for b, h in P("batch", Dense[config.kv_heads]):
@@ -162,6 +183,7 @@ def attention(config: Config, activations: Activations) -> Callable[..., None]:
                 heads = slice(GROUP * h, GROUP * h + GROUP)
                 one[b, h](
                     q=q[heads, t], k=k[layer, h], v=v[layer, h], pages=pages[b], position=past[b],
+                    k_scales=scales.of("Key", layer, h), v_scales=scales.of("Value", layer, h),
                     out=out[t : t + 1, part(cols(GROUP * DIM), h)],
                 )  # fmt: skip
             with P.otherwise():
@@ -170,6 +192,7 @@ def attention(config: Config, activations: Activations) -> Callable[..., None]:
                     for t in P.tiles(request[b], QUERIES):
                         many[b, h, g, t](
                             q=q[head, request[b][t]], k=k[layer, h], v=v[layer, h], pages=pages[b],
+                            k_scales=scales.of("Key", layer, h), v_scales=scales.of("Value", layer, h),
                             position=past[b] + t.start, out=out[request[b][t], part(cols(DIM), head)],
                         )  # fmt: skip
 

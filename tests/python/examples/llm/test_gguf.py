@@ -112,7 +112,7 @@ def write(path: Path, architecture: str, model: Checkpoint, is_quantised: bool =
     writer.close()
 
 
-@pytest.mark.parametrize("form", mostly_slow(FORMS, 2))
+@pytest.mark.parametrize("form", mostly_slow(FORMS))
 def test_scores_of_files(form: str, tmp_path: Path) -> None:
     architecture, config = FORMS[form]
     made = random_checkpoint(config)

@@ -21,6 +21,7 @@ from pto_wsp.ir.scalar import Value
 from pto_wsp.ir.workload import deciding_tensors
 from pto_wsp.runtime.device_costs import DeviceCosts, machine
 from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
+from pto_wsp.runtime.network_report import NetworkReport
 from pto_wsp.runtime.outcome import EndedRun, Figures, RunRequest, SimulatedFigures
 from pto_wsp.runtime.simulation_report import SimulationReport
 from pto_wsp.runtime.trace import Lanes, Ran, Trace
@@ -40,14 +41,15 @@ class SimulatedRunner:
     def run(self, request: RunRequest) -> tuple[Figures, Trace | None]:
         """Run for values, if asked for, and simulate. The trace is that of the device."""
         loaded = self._engine.loaded
+        entry = loaded.module.entry_workload
         flushed: list[int] = []
         figures: Figures | None = None
+        if entry.processes or not self._has_values:
+            self._require_known_control(loaded.module)
         if self._has_values:
             figures, _ = self._engine.run(dataclasses.replace(request, trace=0))
             assert isinstance(figures, _native.RunResult)
             flushed = figures.flushed
-        else:
-            self._require_known_control(loaded.module)
         find, costs = self._costs.of_run()
         try:
             result = loaded.executable.simulate(
@@ -59,6 +61,7 @@ class SimulatedRunner:
                 self._costs.matters,
                 flushed,
                 request.trace > 0,
+                [0.0 if t.channel is None else float(t.channel.latency) for t in entry.tensors],
             )
         except _native.EngineError as error:
             raise self._engine.explained(error, loaded, request.arrays) from None
@@ -67,7 +70,8 @@ class SimulatedRunner:
             ran = Ran(loaded.module, Machine(0, {}, is_simulated=True))
             kept = _SimulatedRecord(result, self._device)
             found = loaded.make_trace(kept, request, 0, ran, kept.lanes())
-        report = cache(lambda: SimulationReport(self._device, result, costs, found))
+        of_network = None if result.network is None else NetworkReport(entry, result.network, result.cycles)
+        report = cache(lambda: SimulationReport(self._device, result, costs, found, of_network))
         return self._figures(figures, result, report), found if request.trace > 0 else None
 
     @cached_property
@@ -89,7 +93,7 @@ class SimulatedRunner:
         return found
 
     def _require_known_control(self, module: Module) -> None:
-        """Refuse a program whose tasks decide what runs, where no task runs."""
+        """Refuse a program whose tasks decide what runs, where the simulation does not see their values."""
         entry = module.entry_workload
         decided = sorted(deciding_tensors(entry.body) & module.written)
         if decided:

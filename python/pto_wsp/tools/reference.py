@@ -103,7 +103,9 @@ SUBJECTS: dict[str, Subject] = {
         "Simulated time",
         "Devices and reports of the target `sim`. [Simulated time](../simulation.md) is the guide.",
         """simulation.compare simulation.Comparison simulation.expect_cycles simulation.report_of
-        simulation.SimulationReport simulation.get_device simulation.preset_names simulation.Device
+        simulation.SimulationReport runtime.network_report.NetworkReport
+        runtime.network_report.ProcessLine runtime.network_report.ChannelLine
+        simulation.get_device simulation.preset_names simulation.Device
         simulation.CoreKind simulation.Route simulation.Cache simulation.Dispatchers simulation.HostLink
         simulation.InstructionCost""",
     ),

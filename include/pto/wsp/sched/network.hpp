@@ -39,7 +39,7 @@ class Network {
         sharing_(run.num_workers(), run.options().jitter != 0),
         idle_(run.num_workers()) {
     for (const auto& process : state_.processes) {
-      process->home = uint32_t(uint64_t(process->number) * run.num_workers() / state_.processes.size());
+      process->home = find_home(process->number);
       ready_.push_back(process.get());
     }
     num_ready_.store(int(ready_.size()), std::memory_order_relaxed);
@@ -234,6 +234,15 @@ class Network {
     const bool is_watched_;
     Outcome outcome_ = Outcome::kGo;
   };
+
+  /// Neighbours share a worker, so that tokens between them stay in its cache. Replicas, which have the same
+  /// channels, are dealt out, because one begins a token only after the one before it has.
+  uint32_t find_home(uint32_t number) const {
+    const auto& processes = state_.processes;
+    if (number > 0 && processes[number]->channels == processes[number - 1]->channels)
+      return (processes[number - 1]->home + 1) % run_.num_workers();
+    return uint32_t(uint64_t(number) * run_.num_workers() / processes.size());
+  }
 
   /// Rounds without a process of its own after which a worker takes over one of another worker: a few
   /// microseconds, longer than it takes until the next token of a short body.

@@ -202,5 +202,7 @@ def test_values_that_tasks_write_do_not_decide() -> None:
         for _ in other.receive():
             pass
 
-    with pytest.raises(NotSimulated):
-        network(tells, follows, sink).compile(target="sim").run(N=np.ones((1, 1), np.int64))
+    deciding = network(tells, follows, sink)
+    for values in (True, False):
+        with pytest.raises(NotSimulated, match="counts"):
+            deciding.compile(target="sim", values=values).run(N=np.ones((1, 1), np.int64))

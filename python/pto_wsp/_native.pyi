@@ -324,11 +324,19 @@ class Streams(enum.Enum):
     IN_TURN = 1
     BY_KEY = 2
 
+class Waits(enum.Enum):
+    """What orders the tasks of a run with several workers."""
+
+    AUTO = 0
+    MAPS = 1
+    SYMBOLIC = 2
+
 class RunOptions:
     """How a run behaves besides its result.
 
     Attributes:
         verifies: check afterwards that tasks kept their order (`order_violations` of the counters).
+        waits: what orders tasks; `Waits.SYMBOLIC` gives way to maps where they are needed.
         deps: which tasks are ordered by what they touch.
         checks_edges: check that what the program says of order suffices.
         dispatchers: how many; 0 = one per worker, up to 8.
@@ -354,6 +362,7 @@ class RunOptions:
     """
 
     verifies: bool
+    waits: Waits
     deps: Deps
     checks_edges: bool
     dispatchers: int

@@ -139,7 +139,6 @@ void bind_options(nb::module_& module) {
       .value("TRUST", sched::Deps::kTrust)
       .value("NONE", sched::Deps::kNone);
   nb::enum_<sched::Waits>(module, "Waits")
-      .value("AUTO", sched::Waits::kAuto)
       .value("MAPS", sched::Waits::kMaps)
       .value("SYMBOLIC", sched::Waits::kSymbolic);
   nb::enum_<sched::Ready>(module, "Ready")
@@ -175,6 +174,7 @@ void bind_options(nb::module_& module) {
       .def_rw("num_pools", &RunOptions::num_pools)
       .def_rw("pool_bounds", &RunOptions::pool_bounds)
       .def_rw("pool_shares", &RunOptions::pool_shares)
+      .def_rw("pool_size", &RunOptions::pool_size)
       .def_rw("pools_are_soft", &RunOptions::pools_are_soft)
       .def_rw("balances", &RunOptions::balances)
       .def_rw("ready", &RunOptions::ready)

@@ -327,9 +327,8 @@ class Streams(enum.Enum):
 class Waits(enum.Enum):
     """What orders the tasks of a run with several workers."""
 
-    AUTO = 0
-    MAPS = 1
-    SYMBOLIC = 2
+    MAPS = 0
+    SYMBOLIC = 1
 
 class RunOptions:
     """How a run behaves besides its result.
@@ -357,6 +356,7 @@ class RunOptions:
         num_pools: pools that workers are in; 0 = any worker runs any task.
         pool_bounds: the first worker of each pool but the first; empty = equal pools.
         pool_shares: proportions of the workers of pools; empty = the bounds decide.
+        pool_size: workers of each pool, which decides the number of pools; 0 = `num_pools` does.
         pools_are_soft: whether a worker runs tasks of other pools where its own has none.
         balances: whether the longest of the ready tasks starts first.
     """
@@ -383,6 +383,7 @@ class RunOptions:
     num_pools: int
     pool_bounds: list[int]
     pool_shares: list[int]
+    pool_size: int
     pools_are_soft: bool
     balances: bool
 

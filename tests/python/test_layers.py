@@ -58,9 +58,7 @@ DEFERRED = {
     ("runtime.runners", "runtime.simulated"),
     ("tools.commands", "tools.language_server.server"),
     ("lang.workload.workload", "prove.prove"),
-    ("lang.workload.operators", "restructure.loops"),
-    ("lang.workload.operators", "restructure.tasks"),
-    ("lang.workload.operators", "restructure.split"),
+    ("lang.workload.operators", "restructure.operators"),
 }
 
 # The hook by which `compile` methods reach the runtime; it mentions the type that it returns.

@@ -71,7 +71,7 @@ class Core {
     if (options.is_network) check_network_options(options);
     prepare(arguments, options, flight);
     if (options.may_be_alone()) divide(launch);
-    if (options.may_be_symbolic() && !options.is_alone) prepare_waits(*prepared_);
+    if (options.may_be_symbolic()) prepare_waits(*prepared_);
     launch.prepared = prepared_;
     if (options.checks_iterations || options.checks_edges) {
       launch.is_checked_late = std::any_of(code_->program.sets.begin(), code_->program.sets.end(),

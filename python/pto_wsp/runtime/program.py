@@ -27,7 +27,7 @@ from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.schedule.strategies import RunSizes, Strategies
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
-from pto_wsp.runtime.binding import Binder, Bound
+from pto_wsp.runtime.binding import Arrays, Binder, Bound, require_stated
 from pto_wsp.runtime.bound_call import BoundCall, access_of
 from pto_wsp.runtime.chosen_schedules import ChosenSchedules, ScheduledProgram
 from pto_wsp.runtime.engine import EngineRunner
@@ -73,6 +73,7 @@ class Program:
         defaults: Mapping[str, object],
         target: str | Target,
         captured: Captured = NOTHING_CAPTURED,
+        stated: Arrays | None = None,
     ) -> None:
         self.trace: Trace | None = None
         made = registry.get(target) if isinstance(target, str) else target
@@ -83,7 +84,9 @@ class Program:
         runner = make_runner(self._prepared)
         first = ScheduledProgram("", self._prepared.module, runner)
         self._schedules = ChosenSchedules(made.name, first)
-        self._binder = Binder(self._runner.workload, defaults)
+        if stated is not None:
+            require_stated(self.module, stated)
+        self._binder = Binder(self._runner.workload, defaults, stated)
         self._is_network = bool(self._runner.workload.processes)
         self._unreported = (self._runner.compiles, self._runner.compile_ms)
         self._last: tuple[Figures, str, int, float] | None = None

@@ -14,11 +14,10 @@ from pto_wsp import _native
 from pto_wsp.advice.machine import Machine
 from pto_wsp.advice.report import Report
 from pto_wsp.device.model import Device
-from pto_wsp.errors import KernelFailed, NotSimulated, TimeLimitReached, UnsupportedByTarget
+from pto_wsp.errors import KernelFailed, TimeLimitReached, UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
-from pto_wsp.ir.workload import deciding_tensors
 from pto_wsp.runtime.device_costs import DeviceCosts, machine
 from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
 from pto_wsp.runtime.outcome import EndedRun, Figures, RunRequest, SimulatedFigures
@@ -46,8 +45,6 @@ class SimulatedRunner:
             figures, _ = self._engine.run(dataclasses.replace(request, trace=0))
             assert isinstance(figures, _native.RunResult)
             flushed = figures.flushed
-        else:
-            self._require_known_control(loaded.module)
         find, costs = self._costs.of_run()
         try:
             result = loaded.executable.simulate(
@@ -87,17 +84,6 @@ class SimulatedRunner:
             )
         found.dispatchers = asked or found.dispatchers
         return found
-
-    def _require_known_control(self, module: Module) -> None:
-        """Refuse a program whose tasks decide what runs, where no task runs."""
-        entry = module.entry_workload
-        decided = sorted(deciding_tensors(entry.body) & module.written)
-        if decided:
-            raise NotSimulated(
-                program=entry.name,
-                reason=f"reads `{decided[0]}` to decide what runs; its tasks write it, and none runs",
-                loc=entry.loc,
-            )
 
     def _figures(
         self, figures: Figures | None, result: _native.SimResult, report: Callable[[], Report]

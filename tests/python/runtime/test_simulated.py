@@ -32,7 +32,14 @@ from pto_wsp import (
     pto,
     workload,
 )
-from pto_wsp.errors import CyclesDiffer, NothingRecorded, NotSimulated, UnsupportedByTarget, WrongValue
+from pto_wsp.errors import (
+    CyclesDiffer,
+    NothingRecorded,
+    NotSimulated,
+    UnknownParameter,
+    UnsupportedByTarget,
+    WrongValue,
+)
 from pto_wsp.ir.schedule import DEFAULT
 from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.program import Program
@@ -229,6 +236,14 @@ def test_pools_part_the_cores() -> None:
     assert (core[:200] < 24).all() and (core[200:] >= 24).all()
 
 
+@pytest.mark.parametrize(("group", "groups"), [(1, 24), (5, 4), (100, 1)])
+def test_equal_keys_run_on_one_group_of_cores(group: int, groups: int) -> None:
+    """Groups share the 48 vector cores; their number follows from the 24 cube cores."""
+    program = simulated(200, schedule=Schedule().affinity(lambda t: t.i, group=group))
+    core = times(program)["core"][:200] - 24
+    assert (core * groups // 48 == np.arange(200) % groups).all()
+
+
 def test_dispatchers_make_their_own_tasks() -> None:
     program = layers.compile(target="sim")
     program.reschedule(Schedule().dispatch(DispatchPolicy.round_robin(3)))
@@ -274,9 +289,42 @@ def test_what_tasks_decide_is_read_from_the_run_with_values() -> None:
 
 
 def test_what_tasks_decide_is_refused_without_values() -> None:
-    program = routed.compile(target="sim", values=False)
-    with pytest.raises(NotSimulated, match="reads `T` to decide what runs"):
-        program.run(T=np.ones((3, 1), np.int32), X=np.zeros((3, 16, 64), np.float32))
+    with pytest.raises(NotSimulated, match="reads `T` to decide what runs") as caught:
+        routed.compile(target="sim", values=False)
+    assert "given={'T': array}" in str(caught.value)
+
+
+def test_what_tasks_decide_can_be_given_without_values() -> None:
+    """Time alone, of shapes: the same cycles as with values, and no memory for what nothing reads."""
+    table = np.array([[1], [2], [3], [0], [1], [5]], np.int32)
+    whole = routed.compile(target="sim")
+    whole.run(T=table, X=np.zeros((6, 16, 64), np.float32))
+    alone = routed.compile(target="sim", values=False, given={"T": table})
+    alone.run(X=(6, 16, 64))
+    assert report_of(alone).tasks == report_of(whole).tasks
+    assert whole.stats is not None and alone.stats is not None and alone.stats.cycles == whole.stats.cycles
+    many = layers.compile(target="sim", values=False)
+    sizes = {p.name: (1 << 20, *p.type.dims[1:]) for p in many.module.entry_workload.tensors}
+    assert all(isinstance(dim, int) for shape in sizes.values() for dim in shape)
+    many.run(**sizes)
+    assert report_of(many).tasks >= 1 << 20
+
+
+def test_what_is_given_must_fit() -> None:
+    table = np.ones((6, 1), np.int32)
+    with pytest.raises(WrongValue, match="given"):
+        routed.compile(given={"T": table})
+    with pytest.raises(WrongValue, match="elements of int32"):
+        routed.compile(target="sim", values=False, given={"T": table.astype(np.int64)})
+    with pytest.raises(UnknownParameter, match="`U`"):
+        routed.compile(target="sim", values=False, given={"T": table, "U": table})
+    alone = routed.compile(target="sim", values=False, given={"T": table})
+    with pytest.raises(WrongValue, match="decide what runs"):
+        alone.run(T=(6, 1), X=(6, 16, 64))
+    with pytest.raises(WrongValue, match="X's shape"):
+        alone.run(X=(6, -16, 64))
+    with pytest.raises(WrongValue, match="tuple"):
+        routed.compile(target="sim").run(T=table, X=(6, 16, 64))
 
 
 @kernel

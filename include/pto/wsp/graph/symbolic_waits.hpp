@@ -82,8 +82,6 @@ class SymbolicWaits {
 
   /// Whether waits cover every hazard of the plan.
   bool is_complete() const { return is_complete_; }
-  /// Whether units of one loop can overlap. Otherwise the maps may find fewer conflicts.
-  bool can_share() const { return is_complete_ && can_share_; }
   /// Pairs of accesses, and those of them without an expression.
   size_t num_pairs() const { return num_pairs_; }
   size_t num_whole() const { return num_whole_; }
@@ -278,19 +276,18 @@ class SymbolicWaits {
           pair.first_access = a;
           pair.access = b;
           second.pairs.push_back(pair);
-          note(pair, number, x);
+          note(pair, x);
         }
       }
     }
   }
 
-  void note(const detail::UnitPair& pair, uint32_t second, const detail::UnitAccess& first) {
+  void note(const detail::UnitPair& pair, const detail::UnitAccess& first) {
     const bool moves = std::any_of(first.of_run.begin(), first.of_run.end(),
                                    [](const detail::UnitDim& dim) { return dim.is_known && dim.step != 0; });
     const bool is_known = pair.is_distinct || (!pair.is_whole && moves);
     ++num_pairs_;
     num_whole_ += is_known ? 0 : 1;
-    can_share_ = can_share_ && (is_known || pair.first != second || places_[second].parent < 0);
   }
 
   /// The outermost loop around both places whose iterations never conflict, outside their own loops; or -1.
@@ -324,7 +321,6 @@ class SymbolicWaits {
   std::vector<PlaceFacts> places_;
   std::vector<bytecode::LoopEvents> events_;
   bool is_complete_ = false;
-  bool can_share_ = true;
   size_t num_pairs_ = 0, num_whole_ = 0;
 };
 

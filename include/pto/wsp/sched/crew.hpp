@@ -202,22 +202,6 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
       throw EngineError("run-in-flight-at-fork", "the process was forked while this program was running");
   }
 
-  /// Lets symbolic waits order the tasks if they are asked for, or if ordering them by maps takes longer than
-  /// they do. \pre no other thread is at work
-  void choose_waits() {
-    const Prepared& prepared = *run_.prepared();
-    const RunOptions& options = run_.options();
-    if (prepared.waits == nullptr || !prepared.waits->is_complete() || options.is_in_order()) return;
-    if (options.waits == Waits::kAuto) {
-      const Estimate estimate = Estimate::of(prepared);
-      const bool are_short = estimate.is_timed && estimate.task_ns() < kShortTaskNs;
-      const bool has_own_marks = run_.marks().get() == &prepared.marks;
-      if (!are_short || !has_own_marks || !prepared.waits->can_share()) return;
-    }
-    num_dispatchers_ = 0;
-    symbolic_.emplace(run_, *this, *prepared.waits);
-  }
-
   // The keeper
 
   bool take_keeper() { return keeper_.exchange(Keeper::kTaken, std::memory_order_acq_rel) != Keeper::kTaken; }

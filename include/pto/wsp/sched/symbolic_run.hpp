@@ -3,8 +3,9 @@
 /// Runs a plan whose waits are symbolic. Each worker walks the whole plan and claims units by tickets.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
-#include <memory>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -111,13 +112,6 @@ class SymbolicRun {
     walker.checker.emplace(run_.plan());
     walker.history.emplace(waits_);
     walker.has_run.assign(run_.plan().sites.size(), false);
-    if (const Rest* rest = run_.rest()) {
-      walker.expander->go_on_from(rest->expander, [&](uint32_t loop) {
-        if (waits_.events()[loop] == bytecode::LoopEvents::kGroups) walker.history->enter(loop);
-      });
-      walker.event = rest->event;
-      walker.has_event = true;
-    }
     claim(walker, 1);
   }
 

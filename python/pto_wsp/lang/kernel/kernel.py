@@ -406,5 +406,12 @@ def _is_declaration(node: ast.FunctionDef) -> bool:
 def _specialised_name(name: str, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> str:
     parts = [name]
     parts += [f"{v.dtype}x{len(v.dims or ())}" for v in views.values()]
-    parts += ["".join(c if c.isalnum() else "_" for c in str(v)) for v in constants.values()]
+    parts += [_constant_name(name, value) for name, value in constants.items() if value is not False]
     return "_".join(parts)
+
+
+def _constant_name(name: str, value: object) -> str:
+    """Return `packed` for the flag `IS_PACKED=True`, and the value of any other constant."""
+    if value is True:
+        return name.lower().removeprefix("is_").removeprefix("has_")
+    return "".join(c if c.isalnum() else "_" for c in str(value))

@@ -20,7 +20,8 @@ from pto_wsp.lang.schedule.directives.trace import TracePolicy
 from pto_wsp.lang.schedule.directives.window import Window
 from pto_wsp.location import caller_location
 
-LATER = frozenset({"affinity", "prefetch", "spatial_map"})
+OPERATORS = frozenset({"tile", "reorder", "fuse_tasks", "split_tasks"})
+LATER = frozenset({"prefetch", "spatial_map"})
 
 
 class Schedulable(
@@ -75,4 +76,8 @@ class Schedulable(
     def __getattr__(self, name: str) -> Any:
         if name in LATER:
             raise NotYetSupported(feature=f"`.{name}`", detail="", advice="", loc=caller_location())
+        if name in OPERATORS:
+            raise AttributeError(
+                f"`{name}` changes the loops and tasks of a workload: call it on the workload"
+            )
         raise AttributeError(f"a {self.kind} has no attribute {name!r}{self.advice}")

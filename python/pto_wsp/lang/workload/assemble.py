@@ -377,7 +377,7 @@ class _Assembler:
         name = base.name if isinstance(base, Untyped) else self.trace.tensor_name(base.logical, task.scope)
         dims, dtype = self.tensor_dims(base), base.dtype
         assert dtype is not None
-        self.require_rank(task, param, kind, len(dims) - argument.dropped)
+        self.require_rank(task, param, kind, len(dims) - argument.dropped, len(dims))
         if len(argument.entries) > len(dims):
             raise RankMismatch(
                 param=param.name,
@@ -403,14 +403,18 @@ class _Assembler:
             region = in_panels(region, base, self.tiles)
         return region, dtype
 
-    def require_rank(self, task: OpenTask, param: KernelParam, kind: TileType | ViewType, rank: int) -> None:
+    def require_rank(
+        self, task: OpenTask, param: KernelParam, kind: TileType | ViewType, rank: int, declared: int
+    ) -> None:
         expected = _rank(kind) if isinstance(kind, TileType) or kind.dims is not None else rank
         if rank != expected:
+            dims = f"declare the tensor with {expected} dimensions, one of them `1`: `Tensor[f32, 1, n]`"
             raise RankMismatch(
                 param=param.name,
                 kernel=task.kernel.name,
                 expected=f"{expected} dimensions",
                 found=f"a view with {rank}",
+                hint=dims if declared < expected else None,
                 loc=task.loc,
             )
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
@@ -14,14 +13,11 @@ from pto_wsp.location import Location, caller_location
 from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.support.record import record
 
-if TYPE_CHECKING:
-    pass
-
 MAX_LENGTH = 1 << 31
 
 
 @record
-class Operator:
+class ScheduleOperator:
     """An operator that was called on a workload.
 
     Attributes:
@@ -41,25 +37,16 @@ class Operator:
             CannotRestructure: it would change results, or finds no place.
             MissingPackage: it needs a proof, and islpy is not installed.
         """
-        from pto_wsp.restructure.places import Request  # here: few programs need it
+        from pto_wsp.restructure.operators import restructured  # here: few programs need it
 
-        text = f"{self.name}({', '.join(map(repr, self.args))})".replace("'", '"')
-        return verify(_function(self.name)(inline_calls(module), *self.args, Request(text, self.loc)))
-
-
-def _function(name: str) -> Callable[..., Module]:
-    from pto_wsp.restructure.loops import reorder, tile
-    from pto_wsp.restructure.split import split_tasks
-    from pto_wsp.restructure.tasks import fuse_tasks
-
-    return {f.__name__: f for f in (tile, reorder, fuse_tasks, split_tasks)}[name]
+        return verify(restructured(inline_calls(module), self.name, self.args, self.loc))
 
 
 class Restructurable(ABC):
     """Something whose loops and tasks can become others that have the same results."""
 
     @abstractmethod
-    def _restructured(self, operator: Operator) -> Self:
+    def _restructured(self, operator: ScheduleOperator) -> Self:
         """Return a copy to which one more operator is applied."""
 
     def tile(self, loop: str, length: int) -> Self:
@@ -75,7 +62,7 @@ class Restructurable(ABC):
             WrongValue: `length` is not such a number. What the operator finds is raised by `compile`.
         """
         checked_count("length", length, 1, MAX_LENGTH)
-        return self._restructured(Operator("tile", (loop, length), caller_location()))
+        return self._restructured(ScheduleOperator("tile", (loop, length), caller_location()))
 
     def reorder(self, outer: str, inner: str) -> Self:
         """Return a copy in which two nested loops have the other order.
@@ -86,7 +73,7 @@ class Restructurable(ABC):
             outer: the variable of a loop that contains nothing but the other one.
             inner: the variable of that one. Its extent does not depend on `outer`.
         """
-        return self._restructured(Operator("reorder", (outer, inner), caller_location()))
+        return self._restructured(ScheduleOperator("reorder", (outer, inner), caller_location()))
 
     def fuse_tasks(self, first: Kernel | str, second: Kernel | str) -> Self:
         """Return a copy in which a task of `first` and the next one of `second` are one task.
@@ -100,7 +87,7 @@ class Restructurable(ABC):
             second: another one, whose task or loop follows directly.
         """
         names = tuple(_kernel_name(each) for each in (first, second))
-        return self._restructured(Operator("fuse_tasks", names, caller_location()))
+        return self._restructured(ScheduleOperator("fuse_tasks", names, caller_location()))
 
     def split_tasks(self, kernel: Kernel | str, rows: int) -> Self:
         """Return a copy in which each task of a kernel is several, each of which does `rows` of its rows.
@@ -115,7 +102,9 @@ class Restructurable(ABC):
             WrongValue: `rows` is not a positive number.
         """
         checked_count("rows", rows, 1, MAX_LENGTH)
-        return self._restructured(Operator("split_tasks", (_kernel_name(kernel), rows), caller_location()))
+        return self._restructured(
+            ScheduleOperator("split_tasks", (_kernel_name(kernel), rows), caller_location())
+        )
 
 
 def _kernel_name(kernel: Any) -> str:

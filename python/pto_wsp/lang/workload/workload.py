@@ -38,7 +38,7 @@ from pto_wsp.lang.workload.functions import (
     functions,
 )
 from pto_wsp.lang.workload.nested import call_workload
-from pto_wsp.lang.workload.operators import Operator, Restructurable
+from pto_wsp.lang.workload.operators import Restructurable, ScheduleOperator
 from pto_wsp.lang.workload.tasks import Handle
 from pto_wsp.lang.workload.trace import active_trace
 from pto_wsp.location import Location, caller_location
@@ -73,7 +73,7 @@ class Workload(Schedulable, Restructurable):
         bound: Mapping[str, object],
         name: str,
         policies: Directives = DEFAULT,
-        operators: tuple[Operator, ...] = (),
+        operators: tuple[ScheduleOperator, ...] = (),
     ) -> None:
         self.body = body
         self.bound = dict(bound)
@@ -140,7 +140,7 @@ class Workload(Schedulable, Restructurable):
     def _scheduled(self, policies: Directives) -> Workload:
         return Workload(self.body, self.bound, self.name, policies, self.operators)
 
-    def _restructured(self, operator: Operator) -> Workload:
+    def _restructured(self, operator: ScheduleOperator) -> Workload:
         operators = (*self.operators, operator)
         return Workload(self.body, self.bound, self.name, self.policies, operators)
 
@@ -207,6 +207,7 @@ class Workload(Schedulable, Restructurable):
         device: str | Path | Device | None = None,
         values: bool = True,
         expander: str = "bytecode",
+        given: Mapping[str, Any] | None = None,
     ) -> Program:
         """Compile for a target; needs no data and no sizes.
 
@@ -214,7 +215,10 @@ class Workload(Schedulable, Restructurable):
             target: where the program runs: `cpu`, `interp`, or `sim`, a device in simulated time.
             device: what `sim` simulates: a device, the name of a preset (`ascend_910b` without it), or the
                 path of a TOML file.
-            values: whether `sim` runs the kernels, too. Without, it finds time alone.
+            values: whether `sim` runs the kernels, too. Without, it finds time alone, and a run takes shapes
+                in place of arrays that do not decide what runs: `run(X=(4096, 128))`.
+            given: without `values`, arrays by the names of tensors that tasks write and that decide what
+                runs.
             expander: what expands the workload into tasks on the `cpu`: `bytecode`, which needs no
                 compiler, or `source`, which is generated and compiled. Results and errors are the same.
 
@@ -223,7 +227,7 @@ class Workload(Schedulable, Restructurable):
             VariableChanged: a variable around it or its kernels has changed since it was read.
             CompileError: the target or the device is unknown, or cannot build it.
         """
-        return compile_traced(self.trace(), target, device, values, expander)
+        return compile_traced(self.trace(), target, device, values, expander, given)
 
 
 def _shown(value: object) -> str:

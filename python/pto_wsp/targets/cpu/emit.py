@@ -15,8 +15,8 @@ from pto_wsp.targets.base import Check, table_hash
 from pto_wsp.targets.c_style.spelling import function_name
 from pto_wsp.targets.cpu.kernels import write_kernel
 from pto_wsp.targets.cpu.memory import Memory, can_stream
-from pto_wsp.targets.cpu.native import Unit, declaration, make_unit
-from pto_wsp.targets.cpu.parts import Part
+from pto_wsp.targets.cpu.native import TranslationUnit, declaration, make_unit
+from pto_wsp.targets.cpu.parts import Instances
 from pto_wsp.targets.cpu.templates import HEADERS, NARROW_TYPES
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
@@ -56,8 +56,8 @@ class Library:
     kernels: tuple[KernelText, ...]
     table: str
     checks: Mapping[str, tuple[Check, ...]]
-    parts: tuple[Part, ...] = ()
-    units: tuple[Unit, ...] = ()
+    parts: tuple[Instances, ...] = ()
+    units: tuple[TranslationUnit, ...] = ()
 
     @property
     def source(self) -> str:
@@ -99,7 +99,7 @@ def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
     checks: dict[str, tuple[Check, ...]] = {k.name: () for k in native}
     scratch = {k.name: 0 for k in native}
     functions: list[KernelText] = []
-    found: set[Part] = set()
+    found: set[Instances] = set()
     for kernel in (k for k in kernels if k.native is None):
         function = TextWriter()
         code = write_kernel(kernel, lanes, function)

@@ -86,9 +86,9 @@ class Core {
 
   /// The run on a simulated machine. No kernel is called, and no array is written.
   sim::SimResult simulate(const std::vector<bind::ArrayRef>& arrays,
-                          const std::vector<std::optional<int64_t>>& symbols,
-                          const sched::RunOptions& options, const sim::Simulation& simulation,
-                          const Flight& flight) {
+                          const std::vector<std::optional<int64_t>>& symbols, sched::RunOptions options,
+                          const sim::Simulation& simulation, const Flight& flight) {
+    options.is_network = code_->program.is_network();
     bind::Arguments arguments = bind(arrays, symbols, flight, options.is_interrupted);
     std::shared_ptr<sched::Prepared> prepared;
     {

@@ -114,7 +114,7 @@ def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
         for line in part.declarations:
             out.line(line)
     table = TextWriter()
-    _write_table(table, kernels, scratch, hash_text)
+    write_table(table, kernels, scratch, hash_text)
     units = tuple(map(make_unit, native))
     return Library(str(out), includes, tuple(functions), str(table), checks, parts, units)
 
@@ -155,9 +155,10 @@ def _header(instr: Instr, types: Mapping[str, TileType]) -> str:
     return "stream" if can_stream(instr, types) else HEADERS[instr.op]
 
 
-def _write_table(
+def write_table(
     out: TextWriter, kernels: Sequence[KernelFunction], scratch: Mapping[str, int], hash_text: str
 ) -> None:
+    """Write declarations of kernels, and the table that a library of them exports."""
     for kernel in kernels:
         out.line(declaration(kernel))
     out.line()

@@ -170,6 +170,7 @@ void bind_options(nb::module_& module) {
       .def_rw("num_pools", &RunOptions::num_pools)
       .def_rw("pool_bounds", &RunOptions::pool_bounds)
       .def_rw("pool_shares", &RunOptions::pool_shares)
+      .def_rw("pool_size", &RunOptions::pool_size)
       .def_rw("pools_are_soft", &RunOptions::pools_are_soft)
       .def_rw("balances", &RunOptions::balances)
       .def_rw("ready", &RunOptions::ready)

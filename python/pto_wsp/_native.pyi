@@ -349,6 +349,7 @@ class RunOptions:
         num_pools: pools that workers are in; 0 = any worker runs any task.
         pool_bounds: the first worker of each pool but the first; empty = equal pools.
         pool_shares: proportions of the workers of pools; empty = the bounds decide.
+        pool_size: workers of each pool, which decides the number of pools; 0 = `num_pools` does.
         pools_are_soft: whether a worker runs tasks of other pools where its own has none.
         balances: whether the longest of the ready tasks starts first.
     """
@@ -374,6 +375,7 @@ class RunOptions:
     num_pools: int
     pool_bounds: list[int]
     pool_shares: list[int]
+    pool_size: int
     pools_are_soft: bool
     balances: bool
 

@@ -14,11 +14,11 @@ from pto_wsp import _native
 from pto_wsp.advice.machine import Machine
 from pto_wsp.advice.report import Report
 from pto_wsp.device.model import Device
-from pto_wsp.errors import KernelFailed, NotSimulated, TimeLimitReached, UnsupportedByTarget
+from pto_wsp.errors import KernelFailed, TimeLimitReached, UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
-from pto_wsp.ir.workload import deciding_tensors
+from pto_wsp.runtime.binding import NO_KERNELS
 from pto_wsp.runtime.device_costs import DeviceCosts, machine
 from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
 from pto_wsp.runtime.outcome import EndedRun, Figures, RunRequest, SimulatedFigures
@@ -47,7 +47,7 @@ class SimulatedRunner:
             assert isinstance(figures, _native.RunResult)
             flushed = figures.flushed
         else:
-            self._require_known_control(loaded.module)
+            _require_simulated(request, loaded.module)
         find, costs = self._costs.of_run()
         try:
             result = loaded.executable.simulate(
@@ -88,17 +88,6 @@ class SimulatedRunner:
         found.dispatchers = asked or found.dispatchers
         return found
 
-    def _require_known_control(self, module: Module) -> None:
-        """Refuse a program whose tasks decide what runs, where no task runs."""
-        entry = module.entry_workload
-        decided = sorted(deciding_tensors(entry.body) & module.written)
-        if decided:
-            raise NotSimulated(
-                program=entry.name,
-                reason=f"reads `{decided[0]}` to decide what runs; its tasks write it, and none runs",
-                loc=entry.loc,
-            )
-
     def _figures(
         self, figures: Figures | None, result: _native.SimResult, report: Callable[[], Report]
     ) -> SimulatedFigures:
@@ -136,6 +125,19 @@ class SimulatedRunner:
         other = copy.copy(self)
         other._engine = self._engine.rescheduled(module)
         return other
+
+
+def _require_simulated(request: RunRequest, module: Module) -> None:
+    """Refuse options of a run that observe kernels, where no kernel is called."""
+    options = {
+        '`check="hazards"`': request.check,
+        "`progress`": request.progress is not None,
+        "`time_limit`": request.time_limit_ns != 0,
+    }
+    for what, is_given in options.items():
+        if is_given:
+            loc = module.entry_workload.loc
+            raise UnsupportedByTarget(target="sim", what=what, reason=NO_KERNELS, loc=loc)
 
 
 @record

@@ -31,6 +31,12 @@ def _arm64() -> Target:
     return Arm64Target()
 
 
+def _cuda() -> Target:
+    from pto_wsp.targets.cuda.target import CudaTarget
+
+    return CudaTarget()
+
+
 def _interp() -> Target:
     from pto_wsp.targets.interp.target import InterpTarget
 
@@ -54,6 +60,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "ascend_a5": lambda: _ascend("ascend_a5"),
     "interp": _interp,
     "sim": _sim,
+    "cuda": _cuda,
 }
 
 _OURS = frozenset(TARGETS)

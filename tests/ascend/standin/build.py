@@ -19,7 +19,18 @@ from pto_wsp.targets.base import KernelArtifact, LibraryCache, R, Runnable, tabl
 from pto_wsp.targets.cpu.toolchain import include_directory
 
 HERE = Path(__file__).parent
-FLAGS = ("-std=c++20", "-O1", "-fwrapv", "-Wall", "-Werror", "-fPIC", "-shared", "-D__CPU_SIM")
+FLAGS = (
+    "-std=c++20",
+    "-O1",
+    "-fwrapv",
+    "-Wall",
+    "-Werror",
+    "-fPIC",
+    "-shared",
+    "-D__CPU_SIM",
+    "-fno-gnu-unique",
+)
+"""Without the last one, all libraries of a process share the reports of one core."""
 
 
 def build(kernels: Sequence[KernelFunction], target: AscendTarget, folder: Path) -> Path:
@@ -66,6 +77,7 @@ class StandInTarget(AscendTarget):
         super().__init__(generation)
         self.name = f"standin_{generation.arch}"  # pyright: ignore[reportAttributeAccessIssue]
         self.folder = Path(tempfile.mkdtemp(prefix="pto-wsp-ascend-"))
+        self.built = 0
         self.standin: StandIn | None = None
 
     def environment(self, cache: LibraryCache) -> str:
@@ -78,7 +90,8 @@ class StandInTarget(AscendTarget):
 
     def build(self, kernels: Sequence[KernelFunction], cache: LibraryCache) -> KernelArtifact:
         """Return a library of emitted kernels."""
-        path = build(kernels, self, self.folder / "kernels")
+        self.built += 1
+        path = build(kernels, self, self.folder / f"kernels{self.built}")
         self.standin = StandIn(path)
         names = tuple(kernel.name for kernel in kernels)
         checks = host_library(kernels, self.generation).checks

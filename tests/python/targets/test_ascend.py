@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from examples.cases import cases, copied
 from pto_wsp import DYN, In, InOut, Out, P, Scalar, Tensor, Tile, bf16, f16, f32, i32, kernel, pto, workload
 from pto_wsp.errors import CannotRun, CompileError, TilesTooLarge, UnsupportedByTarget
+from pto_wsp.ir.module import Module
 from pto_wsp.isa.table import TABLE
 from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.runtime.compiling import compile_module
@@ -251,6 +253,43 @@ def test_a_ragged_program_has_the_results_of_the_interpreter(standin: StandInTar
     np.testing.assert_allclose(found[1]["X"], found[0]["X"], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found[1]["Y"], found[0]["Y"], rtol=1e-5, atol=1e-6)
     assert found[0]["Y"][2].any()
+
+
+PRODUCTS = {
+    "gemm_tile",
+    "tile_matmul",
+    "linear_tile",
+    "attention_score_tile",
+    "attention_output_tile",
+    "flash_attn_score_block",
+    "flash_attn_output_update",
+}
+"""Kernels of the examples in `pto_programs` that multiply matrices. All others are emitted."""
+
+
+@pytest.mark.parametrize("name", ["softmax", "bgemm", "llama"])
+def test_kernels_of_examples_are_emitted_or_refused_by_name(name: str) -> None:
+    target, module = target_of("ascend_a2a3"), dict(cases())[f"pto_programs/{name}.py"]().module
+    refused: set[str] = set()
+    for function in module.kernels:
+        try:
+            target.emit(Module(function.name, (function,), ()))
+        except UnsupportedByTarget as error:
+            assert "`matmul`" in str(error) and error.loc is not None and "cube core" in str(error)
+            refused.add(function.name)
+    assert refused == PRODUCTS & {function.name for function in module.kernels}
+
+
+@needs_compiler
+def test_an_example_has_the_results_of_the_interpreter(standin: StandInTarget) -> None:
+    run = dict(cases())["pto_programs/softmax.py"]()
+    found = []
+    for name in ("interp", standin.name):
+        arguments = {key: copied(value) for key, value in run.arguments.items()}
+        compile_module(run.module, name).run(**arguments)
+        found.append(arguments["output"])
+    assert standin.standin is not None and standin.standin.report() == ""
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-7)
 
 
 @needs_compiler

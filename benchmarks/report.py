@@ -19,6 +19,15 @@ value is the median of interleaved repetitions between two calibrations of the m
 whose calibrations differ by more than 5 % are dropped. Ratios to a peer or to the calibrated peak
 can be compared between machines; times cannot. `benchmarks/<case>/notes.md` tells what was tried."""
 
+PEAKS = {
+    "peak_gflops_1c": "{} GFLOP/s on 1 core",
+    "peak_gflops_2c": "{} on 2",
+    "peak_bf16_gflops_2c": "{} in bf16",
+    "dram_read_gbs_1c": "{} GB/s of DRAM on 1 core",
+    "dram_read_gbs_2c": "{} on 2",
+}
+"""Calibrations that a chapter of the page states above its table, and how."""
+
 HEADER = ("row", "value", "unit", "peer", "ratio", "goal", "")
 
 
@@ -37,17 +46,28 @@ def performance_page() -> str:
 
 def _goals(results: list[dict[str, Any]]) -> str:
     goals = [(result["case"], row) for result in results for row in result["rows"] if row["ok"] is not None]
-    missed = [f"- [{row['name']}](#{case})" for case, row in goals if not row["ok"]]
-    met = f"{len(goals) - len(missed)} of {len(goals)} goals are met. Missed:\n"
-    return "\n".join([met, *(missed or ["- none"])])
+    missed: dict[str, list[str]] = {}
+    for case, row in goals:
+        if not row["ok"]:
+            missed.setdefault(case, []).append(f"`{row['name']}`")
+    num_met = len(goals) - sum(map(len, missed.values()))
+    lines = [_filled(f"- [{case}](#{case}): {', '.join(names)}") for case, names in missed.items()]
+    return "\n".join([f"{num_met} of {len(goals)} goals are met. Missed:\n", *(lines or ["- none"])])
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, 100, subsequent_indent="  " * text.startswith("-"), break_on_hyphens=False)
 
 
 def _chapter(result: dict[str, Any]) -> str:
     machine = result["machine"]
     where = f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['compiler']}"
-    lines = [HEADER, ("---", "---:", "---", "---", "---:", "---", "---"), *map(_cells, result["rows"])]
+    peaks = {row["name"]: row for row in result["rows"] if row["name"] in PEAKS}
+    measured = [row for row in result["rows"] if row["name"] not in peaks]
+    lines = [HEADER, ("---", "---:", "---", "---", "---:", "---", "---"), *map(_cells, measured)]
     rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    made = textwrap.fill(f"Commit {result['commit']}; {where}.", 100, break_on_hyphens=False)
+    rates = [text.format(number(peaks[name]["value"])) for name, text in PEAKS.items() if name in peaks]
+    made = _filled(f"Commit {result['commit']}; {where}; " + ", ".join(rates) + ".")
     parts = [f"## {result['case']}", made, rows]
     about = CASES / result["case"] / "rows.md"
     return "\n\n".join([*parts, about.read_text(encoding="utf-8").strip()] if about.exists() else parts)

@@ -25,7 +25,7 @@ std::string text(const TaskDump& dump, bool verbose) {
   size_t size = 0;
   std::FILE* out = open_memstream(&data, &size);
   if (out == nullptr) throw std::bad_alloc();
-  dump.write(out, verbose ? TaskDump::Form::kVerbose : TaskDump::Form::kShort);
+  dump.write(out, verbose ? TaskDump::Detail::kVerbose : TaskDump::Detail::kBrief);
   std::fclose(out);
   std::string text(data, size);
   std::free(data);

@@ -84,6 +84,7 @@ SCHEDULES = {
     "order_by": Schedule().order_by(lambda t: t.kernel, lambda t: t.b),
     "interleave": Schedule().interleave(lambda t: t.b, 4),
     "concurrent": Schedule().concurrent(lambda t: t.b, max=2),
+    "affinity": Schedule().affinity(lambda t: t.b, group=2),
     "pipeline": Schedule().pipeline(stage(index, cores=2), stage(attend, cores=3)),
 }
 

@@ -104,9 +104,9 @@ template <Role role>
 
 /// Dumps are for looking at what went wrong too: an error that is kept does not matter, and theirs is not
 /// kept.
-int dump(const PTORuntime& rt, std::FILE* out, TaskDump::Form form) {
+int dump(const PTORuntime& rt, std::FILE* out, TaskDump::Detail detail) {
   try {
-    rt.state->runtime.dump().write(out, form);
+    rt.state->runtime.dump().write(out, detail);
   } catch (const std::bad_alloc&) {
     return PTO_ERROR_MEMORY;
   }
@@ -248,13 +248,13 @@ int pto_runtime_dump(PTORuntime* rt, const char* filename) {
   if (rt == nullptr || rt->state == nullptr || filename == nullptr) return PTO_ERROR_ARGUMENT;
   std::FILE* out = std::fopen(filename, "w");
   if (out == nullptr) return PTO_ERROR_FILE;
-  const int code = dump(*rt, out, TaskDump::Form::kVerbose);
+  const int code = dump(*rt, out, TaskDump::Detail::kVerbose);
   return std::fclose(out) == 0 ? code : PTO_ERROR_FILE;
 }
 
 int pto_runtime_dump_stdout(PTORuntime* rt) {
   if (rt == nullptr || rt->state == nullptr) return PTO_ERROR_ARGUMENT;
-  return dump(*rt, stdout, TaskDump::Form::kShort);
+  return dump(*rt, stdout, TaskDump::Detail::kBrief);
 }
 
 int pto_runtime_error(PTORuntime* rt) {

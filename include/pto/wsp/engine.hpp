@@ -164,6 +164,8 @@ class Executable {
     options.workers = 1;
     options.is_simulated = true;
     options = checked(options);
+    const std::vector<uint32_t>& cores = simulation.machine.cores;
+    options.num_pools = sched::pools_of(options, *std::min_element(cores.begin(), cores.end()));
     const Flight flight(core_->identity(), true, arrays, program().tensors);
     return core_->simulate(arrays, symbols, options, simulation, flight);
   }
@@ -178,6 +180,7 @@ class Executable {
       throw EngineError("nested-run", "a run was started from inside a run on the same thread");
     if (options.workers == 0) options.workers = std::min(sched::default_workers(), sched::kMaxWorkers);
     sched::check_options(options);
+    options.num_pools = sched::pools_of(options, options.workers);
     return options;
   }
 

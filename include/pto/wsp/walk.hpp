@@ -59,7 +59,7 @@ struct ElementSource {
 };
 
 /// Eight bytes of an argument: `base + coef * register`.
-struct Line {
+struct AffineWord {
   char* target;
   uint64_t base;
   uint64_t coef;
@@ -80,7 +80,7 @@ struct Stores {
 
 /// The arguments that a walk keeps filled in.
 struct Arguments {
-  const Line* lines = nullptr;
+  const AffineWord* lines = nullptr;
   const Stores* loops = nullptr;  ///< per loop
   void* owner = nullptr;
   void (*store_forms)(void* owner, const Section& forms, const int64_t* registers) = nullptr;
@@ -341,7 +341,8 @@ class Walk {
     if (inputs_.arguments == nullptr) return;
     const Arguments& arguments = *inputs_.arguments;
     const Stores& stores = arguments.loops[loop];
-    for (const Line *line = arguments.lines + stores.lines.first, *end = arguments.lines + stores.lines.end;
+    for (const AffineWord *line = arguments.lines + stores.lines.first,
+                          *end = arguments.lines + stores.lines.end;
          line != end; ++line) {
       const uint64_t value = line->base + line->coef * uint64_t(registers_[line->reg]);
       __builtin_memcpy(line->target, &value, sizeof(value));

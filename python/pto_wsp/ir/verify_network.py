@@ -110,7 +110,7 @@ def _verify_sides(workload: w.WorkloadFunction, channels: dict[str, w.TensorPara
             raise BadNetwork(
                 problem=f"no process of the network {missing} channel `{name}`",
                 detail="the channel is declared here",
-                advice="add the process that does to `network(...)`",
+                advice=f"add a process that {missing} channel `{name}` to `network(...)`",
                 loc=tensor.loc,
             )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     Program = Any
 
-_Hook = Callable[[Traced, str, "str | Path | Device | None", bool, str], Program]
+_Hook = Callable[[Traced, str, "str | Path | Device | None", bool, str, "Mapping[str, Any] | None"], Program]
 
 _hook: list[_Hook] = []
 
@@ -30,6 +30,7 @@ def compile_traced(
     device: str | Path | Device | None = None,
     values: bool = True,
     expander: str = "bytecode",
+    given: Mapping[str, Any] | None = None,
 ) -> Program:
     """Compile a traced workload for a target; the errors are those of `Workload.compile`."""
-    return _hook[0](traced, target, device, values, expander)
+    return _hook[0](traced, target, device, values, expander, given)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import mmap
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +15,7 @@ import numpy as np
 from pto_wsp.errors import (
     AssumptionFails,
     BadExpression,
+    NotSimulated,
     OutOfMemory,
     UnboundTensor,
     UnknownParameter,
@@ -23,6 +27,7 @@ from pto_wsp.errors import (
 )
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.evaluate import evaluate
+from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX, Const, Value, Var, walk
 from pto_wsp.lang.workload.ragged import Ragged
 from pto_wsp.lang.workload.sparse import Sparse
@@ -35,6 +40,12 @@ Arrays = dict[str, np.ndarray]
 
 RUN_OPTIONS = ("workers", "trace", "check", "progress", "time_limit")
 """Arguments of a run that are not parameters of its workload."""
+
+MAP_NORESERVE = 0x4000 if sys.platform == "linux" else 0
+"""Of `mmap`: addresses without a claim on memory."""
+
+NO_KERNELS = "`values=False` calls no kernel: compile with `values=True`"
+"""Why a simulation of time alone refuses what needs kernels."""
 
 _KINDS = {
     w.RaggedParam: (Ragged, "ragged axis", "Ragged.lengths(array)", "Ragged.indptr(array)"),
@@ -64,14 +75,23 @@ class Binder:
     Args:
         workload: the workload.
         defaults: values that hold unless a call gives others, by parameter.
+        stated: for runs that call no kernel: contents of tensors that tasks would write. A shape then
+            replaces an array that nothing reads. None for other runs.
 
     Attributes:
         params: the parameters that a call can give, by name.
     """
 
-    def __init__(self, workload: w.WorkloadFunction, defaults: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        workload: w.WorkloadFunction,
+        defaults: Mapping[str, object],
+        stated: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
         self._name = workload.name
-        self._defaults = dict(defaults)
+        self._defaults = {**defaults, **(stated or {})}
+        self._stated = stated
+        self._deciding = frozenset[str]() if stated is None else w.deciding_tensors(workload.body)
         self._tensors = workload.tensors
         self._symbols = workload.symbols
         self._axes = tuple(p for p in workload.params if isinstance(p, (w.RaggedParam, w.SparseParam)))
@@ -108,6 +128,9 @@ class Binder:
             name, known = next(n for n in values if n not in self.params), [*self.params, *RUN_OPTIONS]
             advice = did_you_mean(name, known if closest(name, known) else self.params)
             raise UnknownParameter(program=self._name, name=name, advice=advice, loc=argument_location(name))
+        for name in (self._stated or {}).keys() & values.keys():
+            expected, loc = "no value, because `given` states its elements", argument_location(name)
+            raise WrongValue(name=name, expected=expected, found="one", loc=loc)
         given = self._defaults.copy()
         for name, value in values.items():
             if value is not None:
@@ -178,12 +201,27 @@ class Binder:
         if value is None:
             raise UnboundTensor(kind="tensor", name=name, advice=f"call the program with {name}=array")
         param = self.params.get(name)
+        if isinstance(value, tuple) and self._stated is not None and isinstance(param, w.TensorParam):
+            return self._without_memory(param, value)
         if type(value) is not np.ndarray:
             dtype = param.type.dtype if isinstance(param, w.TensorParam) else None
             value = as_numpy(name, value, None if param is None else param.loc, dtype)
         if isinstance(param, w.TensorParam) and param.columns is not None:
             _require_packed(param, value)
         return value
+
+    def _without_memory(self, param: w.TensorParam, shape: tuple[object, ...]) -> np.ndarray:
+        """Return an array of a shape for a run that neither reads nor writes its elements."""
+        if param.name in self._deciding or param.is_distinct:
+            expected = "an array, since its elements decide what runs"
+            raise WrongValue(
+                name=param.name,
+                expected=expected,
+                found=f"the shape {shape}",
+                loc=argument_location(param.name),
+            )
+        sizes = [integer(f"{param.name}'s shape", size, 0, I64_MAX) for size in shape]
+        return _reserved(param, tuple(sizes))
 
     # --- sizes and scalars ---
 
@@ -238,6 +276,9 @@ class Binder:
         made: Arrays = {}
         for tensor in self._locals:
             shape = tuple(d if isinstance(d, int) else int(sizes[d]) for d in tensor.type.dims)
+            if self._stated is not None:
+                made[tensor.name] = self._of_time_alone(tensor, shape)
+                continue
             old = spare.get(tensor.name)
             if old is None or old.shape != shape:
                 old = _allocated(tensor, shape)
@@ -245,6 +286,54 @@ class Binder:
                 old.fill(0)  # a token that a task writes in part has the same contents in every run
             made[tensor.name] = old
         return made
+
+    def _of_time_alone(self, tensor: w.TensorParam, shape: tuple[int, ...]) -> np.ndarray:
+        """Return what a local tensor holds in a run in which no task runs."""
+        assert self._stated is not None
+        array = self._stated.get(tensor.name)
+        if array is None:
+            return _reserved(tensor, shape)
+        if array.shape != shape:
+            found = "x".join(map(str, array.shape))
+            raise WrongShape(name=tensor.name, dim=0, expected=str(shape), found=found, loc=tensor.loc)
+        return array
+
+
+def require_stated(module: Module, stated: Mapping[str, np.ndarray]) -> None:
+    """Refuse a program in which no task runs, if tasks decide what runs and nothing is stated of it.
+
+    Args:
+        module: the program.
+        stated: what tensors hold that its tasks would write.
+
+    Raises:
+        NotSimulated: it reads another tensor to decide what runs.
+        UnknownParameter: one of `stated` is not a tensor of the program.
+    """
+    entry = module.entry_workload
+    tensors = {tensor.name: tensor for tensor in entry.tensors}
+    for name, array in stated.items():
+        if name not in tensors:
+            advice = did_you_mean(name, tensors)
+            raise UnknownParameter(
+                program=entry.name, name=name, advice=advice, loc=argument_location("given")
+            )
+        expected = tensors[name].type.dtype.to_numpy()
+        if array.dtype != expected:
+            raise WrongValue(
+                name=f"given[{name!r}]",
+                expected=f"elements of {expected}",
+                found=str(array.dtype),
+                loc=argument_location("given"),
+            )
+    decided = sorted(w.deciding_tensors(entry.body) & module.written - stated.keys())
+    if decided:
+        raise NotSimulated(
+            program=entry.name,
+            reason=f"reads `{decided[0]}` to decide what runs; its tasks write it, and none runs",
+            loc=tensors[decided[0]].loc,
+            hint=f"compile with `given={{{decided[0]!r}: array}}`, or with `values=True`",
+        )
 
 
 def _hidden(axis: w.RaggedParam | w.SparseParam) -> tuple[str, ...]:
@@ -267,6 +356,18 @@ def _allocated(tensor: w.TensorParam, shape: Sequence[int]) -> np.ndarray:
     except (MemoryError, ValueError):  # numpy has a limit of its own
         size = f"{'x'.join(map(str, shape))} elements of {tensor.type.dtype}"
         raise OutOfMemory(what=f"`{tensor.name}`", size=size, loc=tensor.loc) from None
+
+
+def _reserved(tensor: w.TensorParam, shape: tuple[int, ...]) -> np.ndarray:
+    """Return an array that takes no memory until it is used."""
+    dtype = tensor.type.dtype.to_numpy()
+    size = math.prod(shape) * dtype.itemsize
+    try:
+        pages = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+    except (OSError, OverflowError, ValueError):
+        text = f"{'x'.join(map(str, shape))} elements of {tensor.type.dtype}"
+        raise OutOfMemory(what=f"`{tensor.name}`", size=text, loc=tensor.loc) from None
+    return np.frombuffer(pages, dtype, math.prod(shape)).reshape(shape)
 
 
 def _require_packed(param: w.TensorParam, array: np.ndarray) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from pto_wsp.device.model import Device
 from pto_wsp.errors import NameClash, WrongValue
@@ -11,8 +15,9 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.compiling import set_compile_hook
 from pto_wsp.lang.workload.build_module import Traced
-from pto_wsp.location import caller_location
+from pto_wsp.location import argument_location, caller_location
 from pto_wsp.runtime.binding import RUN_OPTIONS
+from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.runtime.program import Program
 from pto_wsp.support.garbage import collection_paused
 from pto_wsp.targets import registry
@@ -28,6 +33,7 @@ def compile_module(
     device: str | Path | Device | None = None,
     values: bool = True,
     expander: str = "bytecode",
+    given: Mapping[str, Any] | None = None,
 ) -> Program:
     """Compile a module, for example one that `parse` returned; needs no data and no sizes.
 
@@ -37,12 +43,13 @@ def compile_module(
         device: the device that the target `sim` simulates.
         values: whether `sim` runs the kernels too.
         expander: what expands the workload on the `cpu`: `bytecode` or `source`.
+        given: without `values`, what tensors hold that tasks write and that decide what runs, by name.
 
     Raises:
         InvalidIR: the module has no entry.
         CompileError: the target or the device is unknown, or cannot build the module.
     """
-    return compile_program(Traced(module, {}), target, device, values, expander)
+    return compile_program(Traced(module, {}), target, device, values, expander, given)
 
 
 def compile_program(
@@ -51,6 +58,7 @@ def compile_program(
     device: str | Path | Device | None = None,
     values: bool = True,
     expander: str = "bytecode",
+    given: Mapping[str, Any] | None = None,
 ) -> Program:
     """Compile a traced workload.
 
@@ -60,11 +68,13 @@ def compile_program(
         device: what the target `sim` simulates: a device, the name of a preset, or the path of a TOML file.
         values: whether `sim` runs the kernels too.
         expander: what expands the workload on the `cpu`: `bytecode` or `source`.
+        given: without `values`, what tensors hold that tasks write and that decide what runs, by name.
 
     Raises:
         UnknownTarget, UnsupportedByTarget: the target does not exist, or refuses something in the module.
         UnknownDevice, BadDevice, NoCost: the device does not exist, or has no place for a kernel.
-        WrongValue: `device` or `values` without the target `sim`.
+        WrongValue: `device` or `values` without the target `sim`, or `given` with values.
+        NotSimulated: without `values`, tasks write a tensor that decides what runs.
         BadKey: a key of the schedule that no task has, or that can mean two things.
         NoCompiler, CompilerFailed, BadCache: the kernels could not be built.
     """
@@ -74,7 +84,8 @@ def compile_program(
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
     with collection_paused():
         made = _target(target, device, values, expander)
-        return Program(verify(module), traced.defaults, made, traced.captured)
+        stated = _stated(given, is_used=target == "sim" and not values)
+        return Program(verify(module), traced.defaults, made, traced.captured, stated)
 
 
 def _target(name: str, device: str | Path | Device | None, values: bool, expander: str) -> Target:
@@ -91,6 +102,15 @@ def _target(name: str, device: str | Path | Device | None, values: bool, expande
             expected, found = '`target="sim"` with it', f'`target="{name}"`'
             raise WrongValue(name=option, expected=expected, found=found, loc=caller_location())
     return registry.get(name)
+
+
+def _stated(given: Mapping[str, Any] | None, is_used: bool) -> dict[str, np.ndarray] | None:
+    if given is not None and not is_used:
+        expected = '`target="sim", values=False` with it'
+        raise WrongValue(name="given", expected=expected, found="another run", loc=argument_location("given"))
+    if not is_used:
+        return None
+    return {name: as_numpy(name, array, None, None) for name, array in (given or {}).items()}
 
 
 set_compile_hook(compile_program)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pto_wsp.errors import ContractBroken, UnknownParameter, did_you_mean
+from pto_wsp.errors import ContractBroken, UnknownParameter, WrongValue, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region
 from pto_wsp.ir.kernel import IN
@@ -12,6 +12,8 @@ from pto_wsp.location import caller_location
 from pto_wsp.runtime.bound_call import ArrayAccess, BoundCall
 from pto_wsp.runtime.program import Program
 from pto_wsp.support.record import record
+
+_COMPILE = "compile the workload first: `program = workload.compile()`"
 
 
 @record
@@ -39,6 +41,11 @@ class ContractGraph:
     """
 
     def __init__(self, program: Program, name: str | None = None) -> None:
+        if not isinstance(program, Program):
+            expected, found = "a compiled program", type(program).__name__
+            raise WrongValue(
+                name="program", expected=expected, found=found, hint=_COMPILE, loc=caller_location()
+            )
         self.program = program
         self.name = program.module.entry if name is None else name
         self._provided: dict[str, Provided] = {}

@@ -14,13 +14,15 @@ from pto_wsp import _native
 from pto_wsp.advice.machine import Machine
 from pto_wsp.advice.report import Report
 from pto_wsp.device.model import Device
-from pto_wsp.errors import KernelFailed, NotSimulated, TimeLimitReached, UnsupportedByTarget
+from pto_wsp.errors import KernelFailed, TimeLimitReached, UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
-from pto_wsp.ir.workload import deciding_tensors
+from pto_wsp.runtime.binding import NO_KERNELS
 from pto_wsp.runtime.device_costs import DeviceCosts, machine
 from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
+from pto_wsp.runtime.network_report import NetworkReport
+from pto_wsp.runtime.networks import require_known_control
 from pto_wsp.runtime.outcome import EndedRun, Figures, RunRequest, SimulatedFigures
 from pto_wsp.runtime.simulation_report import SimulationReport
 from pto_wsp.runtime.trace import Lanes, Ran, Trace
@@ -40,14 +42,16 @@ class SimulatedRunner:
     def run(self, request: RunRequest) -> tuple[Figures, Trace | None]:
         """Run for values, if asked for, and simulate. The trace is that of the device."""
         loaded = self._engine.loaded
+        entry = loaded.module.entry_workload
         flushed: list[int] = []
         figures: Figures | None = None
         if self._has_values:
+            require_known_control(loaded.module)
             figures, _ = self._engine.run(dataclasses.replace(request, trace=0))
             assert isinstance(figures, _native.RunResult)
             flushed = figures.flushed
         else:
-            self._require_known_control(loaded.module)
+            _require_simulated(request, loaded.module)
         find, costs = self._costs.of_run()
         try:
             result = loaded.executable.simulate(
@@ -59,6 +63,7 @@ class SimulatedRunner:
                 self._costs.matters,
                 flushed,
                 request.trace > 0,
+                [0.0 if t.channel is None else float(t.channel.latency) for t in entry.tensors],
             )
         except _native.EngineError as error:
             raise self._engine.explained(error, loaded, request.arrays) from None
@@ -67,7 +72,8 @@ class SimulatedRunner:
             ran = Ran(loaded.module, Machine(0, {}, is_simulated=True))
             kept = _SimulatedRecord(result, self._device)
             found = loaded.make_trace(kept, request, 0, ran, kept.lanes())
-        report = cache(lambda: SimulationReport(self._device, result, costs, found))
+        of_network = None if result.network is None else NetworkReport(entry, result.network, result.cycles)
+        report = cache(lambda: SimulationReport(self._device, result, costs, found, of_network))
         return self._figures(figures, result, report), found if request.trace > 0 else None
 
     @cached_property
@@ -87,17 +93,6 @@ class SimulatedRunner:
             )
         found.dispatchers = asked or found.dispatchers
         return found
-
-    def _require_known_control(self, module: Module) -> None:
-        """Refuse a program whose tasks decide what runs, where no task runs."""
-        entry = module.entry_workload
-        decided = sorted(deciding_tensors(entry.body) & module.written)
-        if decided:
-            raise NotSimulated(
-                program=entry.name,
-                reason=f"reads `{decided[0]}` to decide what runs; its tasks write it, and none runs",
-                loc=entry.loc,
-            )
 
     def _figures(
         self, figures: Figures | None, result: _native.SimResult, report: Callable[[], Report]
@@ -136,6 +131,19 @@ class SimulatedRunner:
         other = copy.copy(self)
         other._engine = self._engine.rescheduled(module)
         return other
+
+
+def _require_simulated(request: RunRequest, module: Module) -> None:
+    """Refuse options of a run that observe kernels, where no kernel is called."""
+    options = {
+        '`check="hazards"`': request.check,
+        "`progress`": request.progress is not None,
+        "`time_limit`": request.time_limit_ns != 0,
+    }
+    for what, is_given in options.items():
+        if is_given:
+            loc = module.entry_workload.loc
+            raise UnsupportedByTarget(target="sim", what=what, reason=NO_KERNELS, loc=loc)
 
 
 @record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from pto_wsp.errors import (
     SessionClosed,
     UnknownParameter,
     WrongShape,
+    WrongValue,
 )
 from tests.slow import examples
 
@@ -275,6 +276,8 @@ def test_broken_contracts_are_named(programs: dict[str, Program]) -> None:
 def test_mistakes_of_calls_are_those_of_programs(programs: dict[str, Program]) -> None:
     with Session() as session, pytest.raises(WrongShape):
         session.launch(programs["copying"], X=np.zeros((3, 64), np.float32), Y=np.zeros((4, 64), np.float32))
+    with Session() as session, pytest.raises(WrongValue, match="expected a compiled program, found Workload"):
+        session.launch(cast(Program, copying))
     with pytest.raises(NotYetSupported):
         __import__("copy").copy(session)
 

@@ -32,7 +32,14 @@ from pto_wsp import (
     pto,
     workload,
 )
-from pto_wsp.errors import CyclesDiffer, NothingRecorded, NotSimulated, UnsupportedByTarget, WrongValue
+from pto_wsp.errors import (
+    CyclesDiffer,
+    NothingRecorded,
+    NotSimulated,
+    UnknownParameter,
+    UnsupportedByTarget,
+    WrongValue,
+)
 from pto_wsp.ir.schedule import DEFAULT
 from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.program import Program
@@ -229,6 +236,14 @@ def test_pools_part_the_cores() -> None:
     assert (core[:200] < 24).all() and (core[200:] >= 24).all()
 
 
+@pytest.mark.parametrize(("group", "groups"), [(1, 24), (5, 4), (100, 1)])
+def test_equal_keys_run_on_one_group_of_cores(group: int, groups: int) -> None:
+    """Groups share the 48 vector cores; their number follows from the 24 cube cores."""
+    program = simulated(200, schedule=Schedule().affinity(lambda t: t.i, group=group))
+    core = times(program)["core"][:200] - 24
+    assert (core * groups // 48 == np.arange(200) % groups).all()
+
+
 def test_dispatchers_make_their_own_tasks() -> None:
     program = layers.compile(target="sim")
     program.reschedule(Schedule().dispatch(DispatchPolicy.round_robin(3)))
@@ -274,9 +289,75 @@ def test_what_tasks_decide_is_read_from_the_run_with_values() -> None:
 
 
 def test_what_tasks_decide_is_refused_without_values() -> None:
-    program = routed.compile(target="sim", values=False)
-    with pytest.raises(NotSimulated, match="reads `T` to decide what runs"):
-        program.run(T=np.ones((3, 1), np.int32), X=np.zeros((3, 16, 64), np.float32))
+    with pytest.raises(NotSimulated, match="reads `T` to decide what runs") as caught:
+        routed.compile(target="sim", values=False)
+    assert "given={'T': array}" in str(caught.value)
+
+
+def test_what_tasks_decide_can_be_given_without_values() -> None:
+    """Time alone, of shapes: the same cycles as with values, and no memory for what nothing reads."""
+    table = np.array([[1], [2], [3], [0], [1], [5]], np.int32)
+    whole = routed.compile(target="sim")
+    whole.run(T=table, X=np.zeros((6, 16, 64), np.float32))
+    alone = routed.compile(target="sim", values=False, given={"T": table})
+    alone.run(X=(6, 16, 64))
+    assert report_of(alone).tasks == report_of(whole).tasks
+    assert whole.stats is not None and alone.stats is not None and alone.stats.cycles == whole.stats.cycles
+    many = layers.compile(target="sim", values=False)
+    sizes = {p.name: (1 << 20, *p.type.dims[1:]) for p in many.module.entry_workload.tensors}
+    assert all(isinstance(dim, int) for shape in sizes.values() for dim in shape)
+    many.run(**sizes)
+    assert report_of(many).tasks >= 1 << 20
+
+
+@workload
+def by_input(T: Tensor[i32, "n", 1], X: Tensor[f32, "n", 16, 64]):
+    for b in P("n"):
+        with P.when(T[b, 0] > 0):
+            grow[b](x=X[b])
+
+
+def test_what_is_given_must_fit() -> None:
+    table = np.ones((6, 1), np.int32)
+    with pytest.raises(WrongValue, match="given"):
+        routed.compile(given={"T": table})
+    with pytest.raises(WrongValue, match="elements of int32"):
+        routed.compile(target="sim", values=False, given={"T": table.astype(np.int64)})
+    with pytest.raises(UnknownParameter, match="`U`"):
+        routed.compile(target="sim", values=False, given={"T": table, "U": table})
+    alone = routed.compile(target="sim", values=False, given={"T": table})
+    with pytest.raises(WrongValue, match="decide what runs"):
+        by_input.compile(target="sim", values=False).run(T=(6, 1), X=(6, 16, 64))
+    with pytest.raises(WrongValue, match="X's shape"):
+        alone.run(X=(6, -16, 64))
+    with pytest.raises(WrongValue, match="tuple"):
+        routed.compile(target="sim").run(T=table, X=(6, 16, 64))
+
+
+def test_elements_are_given_once() -> None:
+    """Initial contents would silently replace the elements that decide."""
+    table = np.ones((6, 1), np.int32)
+    alone = routed.compile(target="sim", values=False, given={"T": table})
+    with pytest.raises(WrongValue, match="`given` states its elements"):
+        alone.run(T=table * 0, X=(6, 16, 64))
+    found = compare(routed, {"910b": "ascend_910b"}, given={"T": table}, X=(6, 16, 64))
+    assert found.reports["910b"].tasks == 12
+
+
+def test_time_alone_refuses_what_needs_kernels() -> None:
+    program = layers.compile(target="sim", values=False)
+    options: list[dict[str, Any]] = [
+        {"check": "hazards"},
+        {"check": "values"},
+        {"progress": print},
+        {"time_limit": 5.0},
+    ]
+    for option in options:
+        with pytest.raises(UnsupportedByTarget, match="calls no kernel"):
+            program.run(**arrays(4), **option)
+    for action in (lambda: program.task(0), lambda: program.task_graph(**arrays(4))):
+        with pytest.raises(UnsupportedByTarget, match="calls no kernel"):
+            action()
 
 
 @kernel
@@ -360,6 +441,8 @@ def test_schedules_and_devices_are_compared_in_a_table() -> None:
     assert found.fastest == "default"
     assert [row[0] for row in found.rows()] == ["default", "narrow"]
     assert next(iter(found.rows()))[3] == "1.000" and "variant" in str(found)
+    html = found._repr_html_()
+    assert html.count("<tr>") == 3 and "<th>cycles</th>" in html and "<td>narrow</td>" in html
     devices = compare(layers, {name: name for name in ("ascend_910b", "ascend_910b_seed")}, **arrays(300))
     assert devices.fastest == "ascend_910b_seed"
 

@@ -424,6 +424,25 @@ def test_tasks_run_in_their_pool(name: str, beside: Schedule) -> None:
     assert all(len(event.keys) == 1 or event.worker in allowed(event.keys[0]) for event in trace)
 
 
+@pytest.mark.parametrize(
+    ("group", "workers", "groups"),
+    [(1, 3, [{0}, {1}, {2}]), (2, 4, [{0, 1}, {2, 3}]), (2, 5, [{0, 1}, {2, 3, 4}]), (2, 1, [{0}])],
+)
+def test_equal_keys_run_on_one_group(group: int, workers: int, groups: list[set[int]]) -> None:
+    near = Schedule().affinity(lambda t: t.i - 1, group=group)
+    for schedule in (
+        near,
+        near.task_graph(window=TaskWindow(2)),
+        near.order_by(lambda t: -t.j),
+        near.task_graph(start=StartPolicy.after_build()),
+        near.dispatch(DispatchPolicy.affinity(lambda t: t.j, 3)),
+    ):
+        for event in run(STEPS, schedule, workers):
+            assert len(event.keys) == 1 or event.worker in groups[(event.keys[0] - 1) % len(groups)]
+        queued = STEPS.stats.counters["lanes_queued"] if STEPS.stats is not None else []
+        assert isinstance(queued, list) and len(queued) == len(groups) + 1
+
+
 def test_a_trace_is_as_full_as_the_schedule_says() -> None:
     x, z = np.ones(SHAPE, np.float32), np.ones((1, 8), np.float32)
     STEPS.reschedule(Schedule().task_graph(trace=TracePolicy.tasks(), window=TaskWindow(4)))

@@ -213,7 +213,7 @@ def test_refusals_say_where_and_what_else_there_is() -> None:
 
 
 def test_directives_of_later_versions_are_refused_by_name() -> None:
-    for name in ("affinity", "prefetch", "spatial_map"):
+    for name in ("prefetch", "spatial_map"):
         for scheduled in (totals, Schedule()):
             with pytest.raises(NotYetSupported, match=name):
                 getattr(scheduled, name)(2)

@@ -225,6 +225,7 @@ PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
     "pools": {
         "by_exec_unit": (Schedule().task_graph(pools=Pools.by_exec_unit(1)), lambda r: True),
         "custom": (Schedule().task_graph(pools=Pools.custom(lambda t: t.i, [1])), in_pools),
+        "affinity": (Schedule().affinity(lambda t: t.i), in_pools),
         "pipeline": (Schedule().pipeline(*STAGES), in_stages),
         "overlap": (Schedule().overlap(*STAGES), lambda r: counter("dispatchers") > 0),
     },

@@ -51,12 +51,12 @@ class Arguments {
   const walk::Arguments& of_walk() const { return of_walk_; }
 
  private:
-  using Line = walk::Line;
+  using AffineWord = walk::AffineWord;
   using Section = walk::Section;
   using Stores = walk::Stores;
 
   /// Eight bytes of an argument: `base + sum of terms + sum of parts`.
-  struct Form {
+  struct WordForm {
     char* target;
     uint64_t base;
     uint32_t first_term, num_terms;  ///< in `terms_`
@@ -64,7 +64,7 @@ class Arguments {
     int32_t tensor;
   };
 
-  struct Part {
+  struct Product {
     Value value;
     uint64_t scale;
   };
@@ -77,7 +77,7 @@ class Arguments {
   static constexpr int32_t kNever = -2;   ///< it does not change
   static constexpr int32_t kAtTask = -1;  ///< it depends on more than loops
   struct Draft {
-    Form form;
+    WordForm form;
     int32_t loop;
   };
 
@@ -144,7 +144,7 @@ class Arguments {
   Stores add(const std::vector<Draft>& drafts, size_t first, IsWanted is_wanted) {
     Stores stores{{uint32_t(lines_.size()), 0}, {uint32_t(forms_.size()), 0}};
     for (size_t i = first; i < drafts.size(); ++i) {
-      const Form& form = drafts[i].form;
+      const WordForm& form = drafts[i].form;
       if (!is_wanted(drafts[i].loop)) continue;
       if (form.num_parts > 0 || form.num_terms > 1) {
         forms_.push_back(form);
@@ -190,9 +190,9 @@ class Arguments {
   }
 
   template <class T>
-  Form make_form(T* target, const Value& value, int64_t scale, int32_t tensor) {
+  WordForm make_form(T* target, const Value& value, int64_t scale, int32_t tensor) {
     static_assert(sizeof(T) == 8, "arguments are filled in eight bytes at a time");
-    Form form{
+    WordForm form{
         reinterpret_cast<char*>(target), 0, uint32_t(terms_.size()), 0, uint32_t(parts_.size()), 0, tensor};
     if (value.postfix != kNoPostfix) {
       add_part(form, value, scale);
@@ -207,14 +207,14 @@ class Arguments {
     return form;
   }
 
-  void add_part(Form& form, const Value& value, int64_t scale) {
+  void add_part(WordForm& form, const Value& value, int64_t scale) {
     parts_.push_back({value, uint64_t(scale)});
     ++form.num_parts;
   }
 
   /// The innermost loop around a site that a part of its arguments depends on, if every iteration has a task
   /// of the site. Otherwise iterations without the task would pay for it.
-  int32_t loop_of(const Form& form, uint32_t site) const {
+  int32_t loop_of(const WordForm& form, uint32_t site) const {
     if (form.num_parts > 0) return kAtTask;
     if (form.num_terms == 0) return kNever;
     const Program& program = plan_->program();
@@ -253,7 +253,7 @@ class Arguments {
   }
 
   void store(const Stores& stores, const int64_t* registers) {
-    for (const Line *line = lines_.data() + stores.lines.first, *end = lines_.data() + stores.lines.end;
+    for (const AffineWord *line = lines_.data() + stores.lines.first, *end = lines_.data() + stores.lines.end;
          line != end; ++line) {
       const uint64_t value = line->base + line->coef * uint64_t(registers[line->reg]);
       std::memcpy(line->target, &value, sizeof(value));
@@ -264,14 +264,14 @@ class Arguments {
     }
   }
 
-  uint64_t evaluate(const Form& form, const int64_t* registers) const {
+  uint64_t evaluate(const WordForm& form, const int64_t* registers) const {
     uint64_t sum = form.base;
     for (uint32_t i = 0; i < form.num_terms; ++i) {
       const Term& term = terms_[form.first_term + i];
       sum += uint64_t(term.coef) * uint64_t(registers[term.reg]);
     }
     for (uint32_t i = 0; i < form.num_parts; ++i) {
-      const Part& part = parts_[form.first_part + i];
+      const Product& part = parts_[form.first_part + i];
       sum += part.scale * uint64_t(plan_->evaluate(part.value, registers));
     }
     return sum;
@@ -282,10 +282,10 @@ class Arguments {
   std::vector<View> views_;      ///< one per io
   std::vector<Scalar> scalars_;  ///< one per scalar argument
   std::vector<char*> bases_;     ///< per tensor
-  std::vector<Line> lines_;
-  std::vector<Form> forms_;
+  std::vector<AffineWord> lines_;
+  std::vector<WordForm> forms_;
   std::vector<Term> terms_;
-  std::vector<Part> parts_;
+  std::vector<Product> parts_;
   std::vector<SiteStores> sites_;
   std::vector<Call> calls_;
   std::vector<Stores> loops_;

@@ -73,7 +73,7 @@ class BoxMap {
   /// Accesses of one kind to a cell, and the mark of older ones.
   struct Side {
     BoxLists::List list;
-    Mark folded;
+    FoldedAccesses folded;
   };
 
   struct Cell {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "pto/wsp/graph/cell_grid.hpp"
-#include "pto/wsp/graph/mark.hpp"
+#include "pto/wsp/graph/folded_accesses.hpp"
 
 namespace pto::wsp::graph {
 

@@ -31,13 +31,13 @@ class Hazards {
     }
     maps_.resize(spaces.size());
     memories_.resize(plan.layouts.size());
-    std::vector<std::vector<Access>> of_site(plan.sites.size());
+    std::vector<std::vector<SiteAccess>> of_site(plan.sites.size());
     for (size_t group = 0; group < groups.size(); ++group) {
       if (is_written[group]) track(spaces, groups[group], of_site);
     }
-    for (std::vector<Access>& accesses : of_site) {
+    for (std::vector<SiteAccess>& accesses : of_site) {
       const auto steady = std::stable_partition(accesses.begin(), accesses.end(),
-                                                [](const Access& access) { return !access.is_steady; });
+                                                [](const SiteAccess& access) { return !access.is_steady; });
       const auto first = uint32_t(accesses_.size());
       sites_.push_back(
           {first, first + uint32_t(steady - accesses.begin()), first + uint32_t(accesses.size())});
@@ -55,8 +55,8 @@ class Hazards {
   void access(uint32_t site, const int64_t* registers, const sched::Stamp& stamp, sched::WaitList& waits,
               bool is_between = false) {
     const SiteAccesses& range = sites_[site];
-    const Access* last = accesses_.data() + (is_between ? range.steady : range.end);
-    for (const Access* access = accesses_.data() + range.first; access != last; ++access) {
+    const SiteAccess* last = accesses_.data() + (is_between ? range.steady : range.end);
+    for (const SiteAccess* access = accesses_.data() + range.first; access != last; ++access) {
       if (access->is_cell) {
         access->dense->access(first_cell(*access, registers), access->how, stamp, waits);
       } else {
@@ -139,7 +139,7 @@ class Hazards {
     uint32_t first = 0, count = 0;
   };
 
-  struct Access {
+  struct SiteAccess {
     DenseMap* dense = nullptr;
     int64_t first_cell = 0;
     uint32_t first_term = 0, num_terms = 0;
@@ -182,7 +182,7 @@ class Hazards {
   };
 
   void track(const std::vector<Space>& spaces, const std::vector<uint32_t>& group,
-             std::vector<std::vector<Access>>& of_site) {
+             std::vector<std::vector<SiteAccess>>& of_site) {
     const auto first_mark = uint32_t(marks_.size());
     const auto count = uint32_t(group.size());
     marks_.resize(marks_.size() + count);
@@ -193,7 +193,7 @@ class Hazards {
     }
   }
 
-  void track_space(const Space& space, Map& map, std::vector<std::vector<Access>>& of_site) {
+  void track_space(const Space& space, Map& map, std::vector<std::vector<SiteAccess>>& of_site) {
     if (space.is_written) {
       if (deps_ == Deps::kBytes && space.is_boxes()) {
         map.order.emplace(layout_of(space), int(space.size.size()));
@@ -211,7 +211,7 @@ class Hazards {
       }
     }
     for (const Footprint& footprint : space.footprints) {
-      Access access;
+      SiteAccess access;
       access.dense = map.dense;
       access.boxes = map.boxes;
       access.order = map.order ? &*map.order : nullptr;
@@ -270,7 +270,7 @@ class Hazards {
     return std::make_unique<BoxMap>(1, &size, &typical);
   }
 
-  void place_on_grid(Access& access, const Footprint& footprint, const Grid& grid) {
+  void place_on_grid(SiteAccess& access, const Footprint& footprint, const Grid& grid) {
     access.first_term = uint32_t(terms_.size());
     access.first_span = uint32_t(spans_.size());
     for (int d = 0; d < grid.rank; ++d) {
@@ -291,7 +291,7 @@ class Hazards {
     access.num_spans = uint32_t(spans_.size()) - access.first_span;
   }
 
-  void place_in_elements(Access& access, const Footprint& footprint) {
+  void place_in_elements(SiteAccess& access, const Footprint& footprint) {
     access.first_box_dim = uint32_t(box_dims_.size());
     access.num_box_dims = uint32_t(footprint.dims.size());
     for (const QuickDim& dim : footprint.dims) box_dims_.push_back({dim.start, dim.extent});
@@ -349,8 +349,8 @@ class Hazards {
   }
 
   // Separate from `access`, whose usual path needs few registers.
-  [[gnu::noinline]] void access_box(const Access& access, const int64_t* registers, const sched::Stamp& stamp,
-                                    sched::WaitList& waits) {
+  [[gnu::noinline]] void access_box(const SiteAccess& access, const int64_t* registers,
+                                    const sched::Stamp& stamp, sched::WaitList& waits) {
     if (access.dense != nullptr) {
       access.dense->access(cell_box(access, registers), access.how, stamp, waits);
     } else if (access.rows >= 0 && access.boxes != nullptr) {
@@ -363,7 +363,7 @@ class Hazards {
     if (access.marks.count > 1) cross(access.marks, access.how, stamp, waits);
   }
 
-  int64_t first_cell(const Access& access, const int64_t* registers) const {
+  int64_t first_cell(const SiteAccess& access, const int64_t* registers) const {
     auto cell = uint64_t(access.first_cell);
     if (access.num_terms == 1)
       return int64_t(cell + uint64_t(access.term.coef) * uint64_t(registers[access.term.reg]));
@@ -373,7 +373,7 @@ class Hazards {
     return int64_t(cell);
   }
 
-  CellBox cell_box(const Access& access, const int64_t* registers) const {
+  CellBox cell_box(const SiteAccess& access, const int64_t* registers) const {
     CellBox box;
     box.first = first_cell(access, registers);
     for (uint32_t i = 0; i < access.num_spans; ++i) add_span(box, spans_[access.first_span + i], registers);
@@ -397,7 +397,7 @@ class Hazards {
     box.stride[box.num_dims++] = stride;
   }
 
-  Box element_box(const Access& access, const int64_t* registers) const {
+  Box element_box(const SiteAccess& access, const int64_t* registers) const {
     Box box;
     for (uint32_t d = 0; d < access.num_box_dims; ++d) {
       const BoxDim& dim = box_dims_[access.first_box_dim + d];
@@ -410,8 +410,8 @@ class Hazards {
 
   const Plan& plan_;
   const Deps deps_;
-  std::vector<Access> accesses_;     ///< by site
-  std::vector<SiteAccesses> sites_;  ///< where they are
+  std::vector<SiteAccess> accesses_;  ///< by site
+  std::vector<SiteAccesses> sites_;   ///< where they are
   std::vector<bytecode::Term> terms_;
   std::vector<Span> spans_;
   std::vector<BoxDim> box_dims_;

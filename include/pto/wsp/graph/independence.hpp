@@ -44,7 +44,7 @@ class DimensionProof {
   static constexpr int64_t kUnbounded = -1;
 
   /// `coef` times a number in [0, hi].
-  struct Part {
+  struct Summand {
     int64_t coef;
     int64_t hi;
   };
@@ -72,7 +72,7 @@ class DimensionProof {
     for (const bytecode::Term& term : fixed) parts_.push_back({term.coef, bounds_[term.reg]});
     step_ = std::abs(step_a);  // iterations differ in both directions
     std::sort(parts_.begin(), parts_.end(),
-              [](const Part& x, const Part& y) { return std::abs(x.coef) < std::abs(y.coef); });
+              [](const Summand& x, const Summand& y) { return std::abs(x.coef) < std::abs(y.coef); });
   }
 
   /// Adds `sign` times the terms of a start; returns the coefficient of the loop's index.
@@ -120,7 +120,7 @@ class DimensionProof {
   const LoopScope& scope_;
   const bytecode::QuickLoop& loop_;
   std::vector<int64_t> bounds_;  ///< per register, its largest value if it is the index of a loop
-  std::vector<Part> parts_;
+  std::vector<Summand> parts_;
   int64_t step_ = 0, extent_a_ = 0, extent_b_ = 0;
 };
 

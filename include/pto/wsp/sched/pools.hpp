@@ -12,8 +12,8 @@
 
 namespace pto::wsp::sched {
 
-/// The most pools of a run.
-inline constexpr uint32_t kMaxPools = 8;
+/// The most pools of a run: as many lanes, and one more, fit a set of lanes.
+inline constexpr uint32_t kMaxPools = 31;
 
 /// Ready slices are queued in lanes: lane 0 for any worker, lane p + 1 for pool p.
 inline constexpr uint32_t kAnyLane = 0;
@@ -47,6 +47,13 @@ inline std::vector<uint64_t> divide(const std::vector<uint64_t>& shares, uint32_
 }
 
 }  // namespace detail
+
+/// The number of pools that `num_workers` workers make: it follows from the size of groups if one is given.
+/// Groups are larger where there would be too many.
+inline uint32_t pools_of(const PolicyOptions& options, uint32_t num_workers) {
+  if (options.pool_size == 0) return options.num_pools;
+  return std::clamp(num_workers / options.pool_size, 1u, kMaxPools);
+}
 
 /// The first worker of each pool but the first, for a number of workers; empty if pools are equal.
 inline std::vector<uint64_t> bounds_of_pools(const PolicyOptions& options, uint32_t num_workers) {

@@ -25,7 +25,7 @@ void require_shape(const Tile<T>& tile, int64_t rows, int64_t cols) {
 
 /// The type of a lane of the vectors that elements of an integer type are computed in.
 template <class T>
-struct Lane {
+struct LaneType {
   typedef std::conditional_t<sizeof(T) == 8, int64_t,
                              std::conditional_t<std::is_same_v<T, uint32_t>, T, int32_t>>
       Type;
@@ -52,7 +52,7 @@ PTO_INLINE inline auto splat_as(S scalar) {
     const bool fits =
         static_cast<S>(static_cast<T>(scalar)) == scalar && (static_cast<T>(scalar) < T{}) == (scalar < S{});
     detail::require(fits, "a scalar is beyond the range of its tile's type");
-    return splat(static_cast<typename Lane<T>::Type>(scalar));
+    return splat(static_cast<typename LaneType<T>::Type>(scalar));
   }
 }
 
@@ -122,14 +122,14 @@ PTO_INLINE inline auto lowest() {
   if constexpr (Element<T>::kFloat)
     return splat(-__builtin_inff());
   else
-    return splat(static_cast<typename Lane<T>::Type>(std::numeric_limits<T>::min()));
+    return splat(static_cast<typename LaneType<T>::Type>(std::numeric_limits<T>::min()));
 }
 template <class T>
 PTO_INLINE inline auto highest() {
   if constexpr (Element<T>::kFloat)
     return splat(__builtin_inff());
   else
-    return splat(static_cast<typename Lane<T>::Type>(std::numeric_limits<T>::max()));
+    return splat(static_cast<typename LaneType<T>::Type>(std::numeric_limits<T>::max()));
 }
 template <class T>
 PTO_INLINE inline auto zero() {

@@ -61,7 +61,7 @@ class SpaceAccesses {
               LatestDependences& found) {
     if (is_empty(box)) return;
     const bool writes = footprint.writes;
-    const Access self{box, task, &footprint};
+    const TaskAccess self{box, task, &footprint};
     const bool is_wide = grid_.range_of(box).count > kWide;
     meet(wide_, self, writes, found);
     if (is_wide) {
@@ -79,14 +79,14 @@ class SpaceAccesses {
   static constexpr int64_t kWide = 64;
   static constexpr int64_t kMaxCells = 1 << 10;
 
-  struct Access {
+  struct TaskAccess {
     graph::Box box;
     uint64_t task;
     const graph::Footprint* footprint;
   };
   /// In program order.
   struct Cell {
-    std::vector<Access> writers, readers;
+    std::vector<TaskAccess> writers, readers;
   };
 
   static graph::CellGrid make_grid(const bytecode::Plan& plan, const graph::Space& space) {
@@ -95,20 +95,20 @@ class SpaceAccesses {
     return {int(space.size.size()), space.size.data(), typical, kMaxCells};
   }
 
-  void meet(Cell& cell, const Access& self, bool writes, LatestDependences& found) const {
+  void meet(Cell& cell, const TaskAccess& self, bool writes, LatestDependences& found) const {
     const bool reads = self.footprint->reads;
     find(cell.writers, self, reads ? DependenceKind::kReadAfterWrite : DependenceKind::kWriteAfterWrite,
          found);
     if (!writes) return;
     find(cell.readers, self, DependenceKind::kWriteAfterRead, found);
     // A task after the writer is after these too.
-    for (std::vector<Access>* list : {&cell.writers, &cell.readers}) {
-      const auto is_covered = [&](const Access& other) { return covers(self.box, other.box); };
+    for (std::vector<TaskAccess>* list : {&cell.writers, &cell.readers}) {
+      const auto is_covered = [&](const TaskAccess& other) { return covers(self.box, other.box); };
       list->erase(std::remove_if(list->begin(), list->end(), is_covered), list->end());
     }
   }
 
-  void find(const std::vector<Access>& list, const Access& self, DependenceKind kind,
+  void find(const std::vector<TaskAccess>& list, const TaskAccess& self, DependenceKind kind,
             LatestDependences& found) const {
     size_t num_found = 0;
     for (auto other = list.rbegin(); other != list.rend() && num_found < LatestDependences::kMaxDependences;
@@ -119,7 +119,7 @@ class SpaceAccesses {
     }
   }
 
-  static void add(Cell& cell, const Access& self, bool writes) {
+  static void add(Cell& cell, const TaskAccess& self, bool writes) {
     (writes ? cell.writers : cell.readers).push_back(self);
   }
 

@@ -26,7 +26,7 @@ struct DumpedTask {
 
 class TaskDump {
  public:
-  enum class Form { kShort, kVerbose };
+  enum class Detail { kBrief, kVerbose };
 
   /// Adds the next task in program order. \pre it waits for earlier tasks only
   void add(DumpedTask task) {
@@ -35,14 +35,14 @@ class TaskDump {
     tasks_.push_back(std::move(task));
   }
 
-  void write(std::FILE* out, Form form) const {
+  void write(std::FILE* out, Detail detail) const {
     write_summary(out);
     std::fprintf(out, "TASK TABLE\n");
     for (size_t i = 0; i < tasks_.size(); ++i) {
       write_task(out, i);
-      if (form == Form::kVerbose) write_details(out, tasks_[i]);
+      if (detail == Detail::kVerbose) write_details(out, tasks_[i]);
     }
-    if (form == Form::kVerbose) {
+    if (detail == Detail::kVerbose) {
       write_ready_queue(out);
       write_tensor_map(out);
     }

@@ -28,6 +28,10 @@ from pto_wsp.support.record import record, replace
 from pto_wsp.types.dtype import DType, i32
 from pto_wsp.types.tile import ScalarType, TileType
 
+_TWO_DIMENSIONS = (
+    "declare two dimensions, for example `Tensor[f32, 1, DYN]`; only integers are read from vectors"
+)
+
 
 @record
 class Site:
@@ -240,6 +244,7 @@ class Builder:
                 tensor=view.param.name,
                 expected="two dimensions that make a tile",
                 found=str(len(view.capacities)),
+                hint=_TWO_DIMENSIONS if len(view.capacities) < 2 else None,
                 loc=loc,
             )
         return view.capacities

@@ -58,6 +58,12 @@ from pto_wsp.lang.source import FunctionSource
 from pto_wsp.location import Location
 from pto_wsp.types.dtype import b1, f32, i64
 
+_ATTRIBUTES = {
+    "cols": "a vector has no columns: declare `Tensor[f32, 1, DYN]`, or write `.shape[0]`",
+    "rows": "tiles and views have .rows, .cols, .shape and .T",
+}
+"""Advice for an attribute that a value does not have."""
+
 
 class ExpressionReader:
     """Reads expressions in an environment, appending the instructions that they need.
@@ -328,7 +334,7 @@ class ExpressionReader:
                     return found[node.attr == "cols"]
                 if node.attr == "rows" and found:
                     return found[0]
-        self.refuse(node, f"`.{node.attr}` of {base}", "tiles and views have .rows, .cols, .shape and .T")
+        self.refuse(node, f"`.{node.attr}` of {base}", _ATTRIBUTES.get(node.attr, _ATTRIBUTES["rows"]))
 
     def _extents(self, value: TileValue | ViewValue | Transposed) -> tuple[ScalarValue | Constant, ...]:
         match value:
@@ -387,6 +393,7 @@ class ExpressionReader:
                 tensor=view.param.name,
                 expected="an integer input, or an index that keeps two dimensions",
                 found=f"an element of {view.dtype} of an {view.param.role} parameter",
+                hint="read an element from a tile: `t = pto.load(...)`, then `t[i, j]`",
                 loc=self.at(node),
             )
         indices = tuple(d.at for d in view.dims if isinstance(d, Index))

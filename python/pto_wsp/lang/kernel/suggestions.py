@@ -27,6 +27,19 @@ OTHER_NAMES = {
     "mm": "matmul",
     "ones": "full",
     "arange": "iota",
+    "convert": "cast",
+    "astype": "cast",
+    "to": "cast",
+    "pow": "exp` of a product with `pto.log",
+    "empty": "zeros",
+    "cat": "insert",
+    "concatenate": "insert",
+    "clip": "minimum` and `pto.maximum",
+    "clamp": "minimum` and `pto.maximum",
+    "permute": "transpose",
+    "argmax": "rowargmax",
+    "argmin": "rowargmin",
+    "topk": "sort",
 }
 """Functions that other libraries call otherwise."""
 

@@ -16,7 +16,7 @@ from pto_wsp.location import Location
 from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import TileType, ViewType
 
-Part = tuple[DimSelect, int | None, Expr]
+Selection = tuple[DimSelect, int | None, Expr]
 """What is selected of a dimension, the largest extent it can have, and its extent."""
 
 
@@ -66,7 +66,7 @@ class _Indexer:
         self.dim = dim
         self.capacity = capacity
 
-    def narrow(self, outer: DimSelect, extent: Expr, node: ast.expr) -> Part:
+    def narrow(self, outer: DimSelect, extent: Expr, node: ast.expr) -> Selection:
         inner, capacity, inner_extent = self.select(node)
         loc = self.reader.at(node)
         if isinstance(inner, Full):
@@ -87,7 +87,7 @@ class _Indexer:
             inner_extent,
         )
 
-    def select(self, node: ast.expr) -> Part:
+    def select(self, node: ast.expr) -> Selection:
         loc = self.reader.at(node)
         if isinstance(node, ast.Slice):
             return self.slice(node, loc)
@@ -101,7 +101,7 @@ class _Indexer:
             return Index(self.reader.builder.frozen(value.expr, "i", loc)), 1, Const(1)
         raise _bad(self.view, "an integer, a range of `pto.tiles` or a constant slice", str(value), loc)
 
-    def slice(self, node: ast.Slice, loc: Location) -> Part:
+    def slice(self, node: ast.Slice, loc: Location) -> Selection:
         if node.lower is None and node.upper is None and node.step is None:
             return Full(), self.capacity, Const(0)
         if node.step is not None:
@@ -115,7 +115,7 @@ class _Indexer:
             raise _bad(self.view, "a slice with elements", ast.unparse(node), loc)
         return Range(Const(start), Const(stop - start)), stop - start, Const(stop - start)
 
-    def moving_slice(self, node: ast.Slice, loc: Location) -> Part | None:
+    def moving_slice(self, node: ast.Slice, loc: Location) -> Selection | None:
         """Return `[i : i + n]` for an `i` that only a run knows and a constant `n`; None for other slices."""
         if node.lower is None or node.upper is None:
             return None

@@ -21,7 +21,7 @@ from pto_wsp.lang.schedule.directives.window import Window
 from pto_wsp.location import caller_location
 
 OPERATORS = frozenset({"tile", "reorder", "fuse_tasks", "split_tasks"})
-LATER = frozenset({"affinity", "prefetch", "spatial_map"})
+LATER = frozenset({"prefetch", "spatial_map"})
 
 
 class Schedulable(

@@ -36,6 +36,7 @@ from pto_wsp.lang.workload.blocks import (
 )
 from pto_wsp.lang.workload.panels import TileLoop, in_panels
 from pto_wsp.lang.workload.ragged import RaggedAxis
+from pto_wsp.lang.workload.ranges import Span
 from pto_wsp.lang.workload.tensor import RowSet, Tensor, View, require_inside
 from pto_wsp.lang.workload.trace import Param, WorkloadTrace, not_a_scalar
 from pto_wsp.lang.workload.untyped import SCALAR, TENSOR, Untyped
@@ -377,7 +378,7 @@ class _Assembler:
         name = base.name if isinstance(base, Untyped) else self.trace.tensor_name(base.logical, task.scope)
         dims, dtype = self.tensor_dims(base), base.dtype
         assert dtype is not None
-        self.require_rank(task, param, kind, len(dims) - argument.dropped)
+        self.require_rank(task, param, kind, len(dims) - argument.dropped, len(dims))
         if len(argument.entries) > len(dims):
             raise RankMismatch(
                 param=param.name,
@@ -403,14 +404,18 @@ class _Assembler:
             region = in_panels(region, base, self.tiles)
         return region, dtype
 
-    def require_rank(self, task: OpenTask, param: KernelParam, kind: TileType | ViewType, rank: int) -> None:
+    def require_rank(
+        self, task: OpenTask, param: KernelParam, kind: TileType | ViewType, rank: int, declared: int
+    ) -> None:
         expected = _rank(kind) if isinstance(kind, TileType) or kind.dims is not None else rank
         if rank != expected:
+            dims = f"declare the tensor with {expected} dimensions, one of them `1`: `Tensor[f32, 1, n]`"
             raise RankMismatch(
                 param=param.name,
                 kernel=task.kernel.name,
                 expected=f"{expected} dimensions",
                 found=f"a view with {rank}",
+                hint=dims if declared < expected else None,
                 loc=task.loc,
             )
 
@@ -458,7 +463,7 @@ class _Assembler:
             kernel=task.kernel.name,
             problem=f"takes {expected} for `{param.name}`",
             detail=f"found {_text(value)}",
-            advice="",
+            advice="a scalar of a range is `.start`, `.stop` or `.extent`" if isinstance(value, Span) else "",
             loc=task.loc,
         )
 

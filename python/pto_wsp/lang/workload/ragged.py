@@ -10,7 +10,7 @@ from pto_wsp.errors import BadOperand, BadRagged, WrongValue
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Const, Element, Expr, Var, add, binary
 from pto_wsp.lang.annotations import RaggedAnnotation
-from pto_wsp.lang.operands import Number, Scalar, expression
+from pto_wsp.lang.operands import Number, Scalar, expression, kind_of
 from pto_wsp.lang.workload.ranges import Packed, Stretch
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.location import Location, caller_location
@@ -203,7 +203,7 @@ class RaggedAxis:
     def _row(self, b: Number, loc: Location | None) -> tuple[Expr, Expr]:
         at = expression(b)
         if at is None or at.dtype is not i64:
-            raise _not_an_index("an integer", b)
+            raise _not_an_index(self.param.name, b)
         first, last = self._offset(at, loc), self._offset(add(at, Const(1), loc), loc)
         return first, binary("sub", last, first, loc)
 
@@ -211,7 +211,7 @@ class RaggedAxis:
         return Element(self.param.offsets, (at,), loc)
 
 
-def _not_an_index(expected: str, found: object) -> BadOperand:
-    return BadOperand(
-        op="a row of a ragged axis", expected=expected, found=type(found).__name__, loc=caller_location()
-    )
+def _not_an_index(axis: str, found: object) -> BadOperand:
+    hint = f"take a row by its number: `for b in P(...): {axis}[b]`"
+    loc = caller_location()
+    return BadOperand(op=f"{axis}[...]", expected="an integer", found=kind_of(found), hint=hint, loc=loc)

@@ -14,7 +14,7 @@ from pto_wsp.lang.annotations import TensorAnnotation, as_tuple
 from pto_wsp.lang.operands import Number, Operators, Scalar, expression, integer_constant, kind_of
 from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.broadcast import EVERY, All, has_every
-from pto_wsp.lang.workload.ranges import Stretch, slice_of, without_arithmetic
+from pto_wsp.lang.workload.ranges import Span, Stretch, slice_of, without_arithmetic
 from pto_wsp.lang.workload.subviews import SliceBounds, narrow
 from pto_wsp.location import Location, caller_location
 from pto_wsp.types.dtype import DType, b1, dtype_of_numpy, i64
@@ -482,15 +482,15 @@ class RowSet:
         """Number of rows."""
         return self.range.extent
 
-    def __getitem__(self, item: slice) -> RowSet:
-        """The rows `start:stop` of the set; the run checks that the set has them.
+    def __getitem__(self, item: slice | Span) -> RowSet:
+        """The rows `start:stop` of the set, or of a range of `P.tiles`; the run checks that it has them.
 
         Raises:
-            BadOperand: not a slice of integers.
+            BadOperand: neither a slice of integers nor a range of `P.tiles`.
         """
-        if not isinstance(item, slice):
-            found, loc = kind_of(item), caller_location()
-            raise BadOperand(op="a part of a row set", expected="a slice", found=found, loc=loc)
+        if not isinstance(item, slice | Span):
+            expected, loc = "a slice or a range made by `P.tiles`", caller_location()
+            raise BadOperand(op="rows[...]", expected=expected, found=kind_of(item), loc=loc)
         return RowSet(self.indices, self.range[item], self.inner)
 
     def selection(self) -> DimSelect:

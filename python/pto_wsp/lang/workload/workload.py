@@ -207,6 +207,7 @@ class Workload(Schedulable, Restructurable):
         device: str | Path | Device | None = None,
         values: bool = True,
         expander: str = "bytecode",
+        given: Mapping[str, Any] | None = None,
     ) -> Program:
         """Compile for a target; needs no data and no sizes.
 
@@ -214,7 +215,10 @@ class Workload(Schedulable, Restructurable):
             target: where the program runs: `cpu`, `interp`, or `sim`, a device in simulated time.
             device: what `sim` simulates: a device, the name of a preset (`ascend_910b` without it), or the
                 path of a TOML file.
-            values: whether `sim` runs the kernels, too. Without, it finds time alone.
+            values: whether `sim` runs the kernels, too. Without, it finds time alone, and a run takes shapes
+                in place of arrays that do not decide what runs: `run(X=(4096, 128))`.
+            given: without `values`, arrays by the names of tensors that tasks write and that decide what
+                runs.
             expander: what expands the workload into tasks on the `cpu`: `bytecode`, which needs no
                 compiler, or `source`, which is generated and compiled. Results and errors are the same.
 
@@ -223,7 +227,7 @@ class Workload(Schedulable, Restructurable):
             VariableChanged: a variable around it or its kernels has changed since it was read.
             CompileError: the target or the device is unknown, or cannot build it.
         """
-        return compile_traced(self.trace(), target, device, values, expander)
+        return compile_traced(self.trace(), target, device, values, expander, given)
 
 
 def _shown(value: object) -> str:

@@ -15,8 +15,8 @@ from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.targets.base import LibraryCache
 from pto_wsp.targets.cpu.emit import Library
-from pto_wsp.targets.cpu.native import FREESTANDING, GENERATED, Unit
-from pto_wsp.targets.cpu.parts import Part
+from pto_wsp.targets.cpu.native import FREESTANDING, GENERATED, TranslationUnit
+from pto_wsp.targets.cpu.parts import Instances
 from pto_wsp.targets.cpu.toolchain import FLAGS, LIBRARIES, SKIPPED, Compiler, include_directory, run
 
 _LINK = ("-shared", "-fPIC")
@@ -75,7 +75,7 @@ class Build:
         skipped = SKIPPED if self.compiler.is_gcc else ()
         return self._run([*FLAGS, *self.flags, *skipped, *_FROM_INPUT], text, output, head)
 
-    def _part(self, part: Part, head: Sequence[str]) -> Path:
+    def _part(self, part: Instances, head: Sequence[str]) -> Path:
         options = [*FLAGS, *self.flags, *_FROM_INPUT]
         return self._kept(part.source, "so", lambda output: self._run(options, part.source, output, head))
 
@@ -111,7 +111,7 @@ class Build:
         kept = self.cache.keep_source(hashlib.sha256(source.encode()).hexdigest(), source)
         raise CompilerFailed(output=said, command=shlex.join(plain), source=kept)
 
-    def _native(self, unit: Unit, output: Path) -> Path:
+    def _native(self, unit: TranslationUnit, output: Path) -> Path:
         """Compile the unit of a hand-written kernel."""
         path = output.with_suffix(".cpp")
         path.write_text(unit.text, encoding="utf-8")
@@ -159,7 +159,9 @@ def _side_by_side(jobs: Sequence[Job]) -> list[Path]:
         return list(pool.map(lambda job: job(), jobs))
 
 
-def _refused(unit: Unit, text: str, command: str, cache: LibraryCache) -> CompilerFailed | CppError:
+def _refused(
+    unit: TranslationUnit, text: str, command: str, cache: LibraryCache
+) -> CompilerFailed | CppError:
     """Return the error of a hand-written kernel that does not compile, at the first place of the user's."""
     kept = cache.keep_source(hashlib.sha256(unit.text.encode()).hexdigest(), unit.text)
     found = [(m["text"], _place(m)) for m in _DIAGNOSTIC.finditer(text)]

@@ -12,7 +12,7 @@ from pto_wsp.targets.c_style.kernel import KernelWriter
 from pto_wsp.targets.c_style.plan import Alone, Node, steps_of, walk_nodes
 from pto_wsp.targets.c_style.spelling import FIELDS, scalar_type, tile_name, view_name
 from pto_wsp.targets.cpu.memory import assign_memory, row_stride
-from pto_wsp.targets.cpu.parts import Part, moves
+from pto_wsp.targets.cpu.parts import Instances, moves
 from pto_wsp.targets.cpu.spelling import CppSpelling, c_string
 from pto_wsp.targets.cpu.templates import HEADERS, ROUNDING, STORAGE, lane_type, vector_type
 from pto_wsp.types.tile import TileType, ViewType
@@ -33,7 +33,7 @@ class KernelCode(KernelWriter):
         super().__init__(kernel, CppSpelling(), out)
         self.lanes = lanes
         self.memory = assign_memory(kernel, self.nodes, lanes)
-        self.parts: set[Part] = set()
+        self.parts: set[Instances] = set()
         self._alone = {id(node.step.stmt): node for node in walk_nodes(self.nodes) if isinstance(node, Alone)}
         self._node_numbers = {id(node): i for i, node in enumerate(walk_nodes(self.nodes))}
         self._ahead: dict[int, str] = {}

@@ -15,7 +15,7 @@ from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.c_style.plan import COLUMN, ELEMENT, ROW, Group, operand_places
 from pto_wsp.targets.c_style.spelling import mangle, tile_name
 from pto_wsp.targets.cpu.memory import Memory, is_inner_fold
-from pto_wsp.targets.cpu.parts import Part, folds
+from pto_wsp.targets.cpu.parts import Instances, folds
 from pto_wsp.targets.cpu.spelling import literal
 from pto_wsp.targets.cpu.templates import (
     HEADERS,
@@ -64,7 +64,7 @@ class GroupScope:
     scalars: dict[int, list[str]] = field(default_factory=dict)
     windows: dict[int, str] = field(default_factory=dict)
     folds: dict[int, str] = field(default_factory=dict)
-    parts: set[Part] = field(default_factory=set)
+    parts: set[Instances] = field(default_factory=set)
     only_written: frozenset[str] = frozenset()
     has_extents: bool = False
     narrow: str = field(init=False)

@@ -46,7 +46,7 @@ _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]", re.
 
 
 @record
-class Unit:
+class TranslationUnit:
     """A translation unit: its text, and the kernel that it is made for."""
 
     kernel: KernelFunction
@@ -64,7 +64,7 @@ def declaration(kernel: KernelFunction) -> str:
     return f"int32_t {function_name(kernel)}({PARAMETERS});"
 
 
-def make_unit(kernel: KernelFunction) -> Unit:
+def make_unit(kernel: KernelFunction) -> TranslationUnit:
     """Return the translation unit of a hand-written kernel."""
     native = kernel.native
     assert native is not None
@@ -88,7 +88,7 @@ def make_unit(kernel: KernelFunction) -> Unit:
         out.line("}")
     _write_entry(kernel, function, out)
     out.line("}  // namespace pto::wsp::tile")
-    return Unit(kernel, str(out))
+    return TranslationUnit(kernel, str(out))
 
 
 def _write_text(native: Native, out: TextWriter) -> None:
@@ -178,7 +178,7 @@ def _number(value: Value) -> str:
 # --- headers --------------------------------------------------------------------------------------------
 
 
-def included_files(unit: Unit, shipped: Path) -> dict[Path, str]:
+def included_files(unit: TranslationUnit, shipped: Path) -> dict[Path, str]:
     """Return the hash of every file that the text includes, itself or through others.
 
     Headers that are neither in the folder of the including file nor among the shipped ones are the
@@ -205,7 +205,7 @@ def included_files(unit: Unit, shipped: Path) -> dict[Path, str]:
     return found
 
 
-def _require_tracked(unit: Unit, text: str, start: Location | None) -> None:
+def _require_tracked(unit: TranslationUnit, text: str, start: Location | None) -> None:
     """Refuse what would leave a change of a file unnoticed, and an old library in use."""
     match = _UNTRACKED.search(text)
     if match is None:

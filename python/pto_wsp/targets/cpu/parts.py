@@ -12,7 +12,7 @@ _TILE = "const Tile<float>&"
 
 
 @record
-class Part:
+class Instances:
     """Instances of function templates.
 
     Attributes:
@@ -37,11 +37,11 @@ class Part:
         return "\n".join(head + space)
 
 
-def moves(storage: str) -> Part:
+def moves(storage: str) -> Instances:
     """Return the part that copies between views and tiles."""
     window, memory = f"const Window<{storage}>", f"{storage}*, int64_t"
     sizes = "int64_t, int64_t"
-    return Part(
+    return Instances(
         "move",
         (
             f"Tile<{storage}> copy({window}, {memory})",
@@ -54,10 +54,10 @@ def moves(storage: str) -> Part:
     )
 
 
-def turns(storage: str) -> Part:
+def turns(storage: str) -> Instances:
     """Return the part that transposes tiles."""
     tile = f"const Tile<{storage}>"
-    return Part(
+    return Instances(
         "move",
         (
             f"void transpose({storage}*, int64_t, {tile})",
@@ -66,41 +66,43 @@ def turns(storage: str) -> Part:
     )
 
 
-def folds(vector: str, storage: str, function: str) -> Part:
+def folds(vector: str, storage: str, function: str) -> Instances:
     """Return the part that folds the lanes of many rows together."""
-    return Part("fold", (f"void fold_rows<{vector}, {storage}, {function}>({vector}*, {storage}*)",))
+    return Instances("fold", (f"void fold_rows<{vector}, {storage}, {function}>({vector}*, {storage}*)",))
 
 
-def packs(function: str, storage: str) -> Part:
+def packs(function: str, storage: str) -> Instances:
     """Return the part that puts a right operand of a product into panels."""
-    return Part("matmul", (f"Right<float> {function}(const Window<{storage}>&, float*)",))
+    return Instances("matmul", (f"Right<float> {function}(const Window<{storage}>&, float*)",))
 
 
-def panel_product(function: str, left: str) -> Part:
+def panel_product(function: str, left: str) -> Instances:
     """Return the product with a right operand in panels."""
-    return Part(
+    return Instances(
         "matmul", (f"void {function}({_TILE}, const {left}&, const Right<float>&, bool, const Ahead&)",)
     )
 
 
-def tile_product(function: str, left: str, right: str, *, has_ahead: bool) -> Part:
+def tile_product(function: str, left: str, right: str, *, has_ahead: bool) -> Instances:
     """Return the product with a tile; `has_ahead` where something is prefetched meanwhile."""
     more = ", const Ahead&" if has_ahead else ""
     operands = f"{_TILE}, const {left}&, const Tile<{right}>&, bool, int64_t, float*{more}"
-    return Part("matmul", (f"void {function}({operands})",))
+    return Instances("matmul", (f"void {function}({operands})",))
 
 
-def stream_product(function: str, left: str, right: str) -> Part:
+def stream_product(function: str, left: str, right: str) -> Instances:
     """Return the product with a right operand that is read where it lies."""
-    return Part("stream", (f"void {function}({_TILE}, const {left}&, const Window<{right}>&, bool, Ahead)",))
+    return Instances(
+        "stream", (f"void {function}({_TILE}, const {left}&, const Window<{right}>&, bool, Ahead)",)
+    )
 
 
-def integer_product(function: str, left: str) -> Part:
+def integer_product(function: str, left: str) -> Instances:
     """Return the product of two tiles of i8."""
     operands = f"const Tile<int32_t>&, const {left}&, const Tile<int8_t>&, bool, uint32_t*"
-    return Part("integers", (f"void {function}({operands})",))
+    return Instances("integers", (f"void {function}({operands})",))
 
 
-def quantised_product(function: str, left: str) -> Part:
+def quantised_product(function: str, left: str) -> Instances:
     """Return the product with blocks of a quantised matrix."""
-    return Part("quantised", (f"void {function}({_TILE}, const {left}&, const Tile<uint8_t>&, float*)",))
+    return Instances("quantised", (f"void {function}({_TILE}, const {left}&, const Tile<uint8_t>&, float*)",))

@@ -194,6 +194,24 @@ def test_row_sets_keep_out_of_panels_and_are_only_read() -> None:
         overwritten.trace()
 
 
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_ranges_index_row_sets(target: str) -> None:
+    @workload
+    def capped(rows: Sparse["m"], X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8]):
+        for b in P("m"):
+            kept = rows.rows(rows[b])
+            kept = kept[: kept.extent.min(6)]
+            for r in P.tiles(kept.extent, 4):
+                double(x=X[kept[r]], y=Y[kept[r]])
+
+    x, y = np.random.default_rng(1).random((2, 20, 8), np.float32)
+    chosen = [*range(6), 10, 11]
+    expected = y.copy()
+    expected[chosen] += x[chosen] * 2
+    capped.compile(target)(rows=Sparse.lists([list(range(9)), [10, 11]]), X=x, Y=y)
+    np.testing.assert_array_equal(y, expected)
+
+
 @workload
 def each_row(rows: Sparse["m"], X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], m: DenseDyn):
     for b in P(m):

@@ -59,6 +59,15 @@ class Pools(Directive):
         """
         return directed(self, key=key, bounds=bounds)
 
+    @policy(Key(), Count(1), effect="test_equal_keys_run_on_one_group")
+    def _affinity(self, key: KeyFunction, n: int) -> Pools:
+        """Groups of n workers each run the tasks of their keys: key modulo the number of groups.
+
+        There are at most 31 groups; with more workers, groups are larger. A task without the key runs on any
+        worker.
+        """
+        return directed(self, key=key, n=n)
+
     @policy(Stages(2, MAX_POOLS), effect="test_stages_share_the_workers")
     def _pipeline(self, *stages: Stage) -> Pools:
         """Stages have workers of their own, in proportion to their cores, and at least one each.
@@ -90,6 +99,8 @@ class Pools(Directive):
         if self.stages:
             shares, is_soft = [stage.cores for stage in self.stages], self.name == "overlap"
             return {"num_pools": len(shares), "pool_shares": shares, "pools_are_soft": is_soft}
+        if self.name == "affinity":
+            return {"pool_size": self.n}
         bounds = list(self.bounds) or [self.n] * (self.n > 0)
         return {"num_pools": len(self.bounds) + 1 if self.bounds else 2, "pool_bounds": bounds}
 
@@ -98,7 +109,7 @@ class Pools(Directive):
         if self.stages:
             numbers = [n for n, stage in enumerate(self.stages) if kernel.name in stage.kernels]
             return tuple(map(Const, numbers))
-        if self.name == "custom" or kernel.unit not in _POOL_OF_CORE:
+        if self.key is not None or kernel.unit not in _POOL_OF_CORE:
             return self.key_exprs
         return (Const(_POOL_OF_CORE[kernel.unit]),)
 
@@ -125,7 +136,24 @@ def stage(*kernels: KernelOrName, cores: int) -> Stage:
 
 
 class PoolMethods(Scheduled):
-    """Stages, as methods."""
+    """Groups and stages of workers, as methods."""
+
+    def affinity(self, key: KeyFunction, group: int = 1) -> Self:
+        """Return a copy in which tasks with equal keys run on one group of `group` workers.
+
+        `affinity(lambda t: t.b)` keeps the data of a batch in the caches of one worker. The group is the key
+        modulo the number of groups. On a device, a group has an equal share of the cores of each kind:
+        `group` cores of the kind that has the fewest.
+
+        Args:
+            key: a function of a task.
+            group: workers per group, from 1. There are at most 31 groups; with more workers, groups are
+                larger.
+
+        Raises:
+            WrongValue, BadKey, FrontendError: an argument does not fit.
+        """
+        return self.having(pools=Pools._affinity(key, group))
 
     def pipeline(self, *stages: Stage) -> Self:
         """Return a copy in which each stage has workers of its own, through which batches flow.

@@ -12,7 +12,7 @@ namespace pto::wsp::graph {
 /// The watermark at which all accesses of one kind are complete. A second watermark excludes the strand of
 /// the latest access, because a strand need not wait for itself. Accesses are added in program order of
 /// strands.
-class Mark {
+class FoldedAccesses {
  public:
   /// Adds the latest access, of the strand of `waits`.
   void add_latest(uint64_t watermark, const sched::WaitList& waits) {
@@ -50,7 +50,7 @@ class Mark {
 
 /// The accesses to a part of a space.
 struct AccessMarks {
-  Mark writes, reads;
+  FoldedAccesses writes, reads;
 
   /// Whether a read or a write has no waits here.
   bool are_past(bool for_write, const sched::WaitList& waits) const {

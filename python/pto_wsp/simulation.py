@@ -61,7 +61,9 @@ class Comparison:
         return "\n".join(table(_HEADER, list(self.rows())))
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escaped(str(self))}</pre>"
+        head = "".join(f"<th>{escaped(name)}</th>" for name in _HEADER)
+        cells = ("".join(f"<td>{escaped(cell)}</td>" for cell in row) for row in self.rows())
+        return f"<table><tr>{head}</tr>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"
 
 
 _HEADER = ("variant", "cycles", "us", "speedup", "busy", "nearest bound")
@@ -111,6 +113,7 @@ def compare(
     *,
     device: str | Path | Device | None = None,
     values: bool = False,
+    given: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> Comparison:
     """Simulate a workload once for each variant, with the same arguments.
@@ -119,7 +122,8 @@ def compare(
         workload: what runs.
         variants: by name a `Schedule`, or a device (an object, a preset's name or the path of a TOML file).
         device: the device that schedules are compared on.
-        values: whether kernels run, which is needed where tasks decide what runs.
+        values: whether kernels run.
+        given: without `values`, arrays by the names of tensors that tasks write and that decide what runs.
         arguments: values by name, as `Program.run` takes them. Where kernels run, they write the arrays.
 
     Returns:
@@ -139,7 +143,9 @@ def compare(
             expected = "a Schedule, or a device"
             raise WrongValue(name=name, expected=expected, found=repr(variant), loc=caller_location())
         is_schedule = isinstance(variant, Schedule)
-        program = workload.compile("sim", device=device if is_schedule else variant, values=values)
+        program = workload.compile(
+            "sim", device=device if is_schedule else variant, values=values, given=given
+        )
         if is_schedule:
             program.reschedule(variant)
         program.run(**arguments)

@@ -22,7 +22,7 @@ from pto_wsp.device.kernel_facts import (
     load_targets,
     reading_spaces,
 )
-from pto_wsp.device.model import Device
+from pto_wsp.device.model import Device, is_cycles
 from pto_wsp.device.scoreboard import Scoreboard
 from pto_wsp.errors import BadExpression, NoCost
 from pto_wsp.ir import kernel as k
@@ -132,7 +132,7 @@ def _stated(
     asked = inspect.signature(kernel.cost).parameters
     missing = [name for name in asked if name not in values]
     cycles = None if missing else kernel.cost(**{name: values[name] for name in asked})
-    if isinstance(cycles, bool) or not isinstance(cycles, (int, float)) or not cycles >= 0:
+    if not is_cycles(cycles):
         reason = f"its cost asks for `{missing[0]}`" if missing else f"its cost is {cycles!r}"
         advice = "return a number of cycles that follows from views and scalars"
         raise NoCost(kernel=kernel.name, device=device.name, reason=reason, advice=advice, loc=kernel.loc)

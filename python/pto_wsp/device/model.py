@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TypeGuard
 
 from pto_wsp.support.record import record
 from pto_wsp.types.space import Space
@@ -20,6 +21,11 @@ BLOCK = 16
 
 BYTES_PER_BLOCK = 32
 """Bytes of the inner dimension of that block."""
+
+
+def is_cycles(value: object) -> TypeGuard[float]:
+    """Whether a stated cost is a number that is not negative."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
 
 
 @record

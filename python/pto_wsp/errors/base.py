@@ -154,7 +154,7 @@ class RunError(PtoError):
         if not self.tasks_before:
             return text
         tasks = "1 earlier task" if self.tasks_before == 1 else f"{self.tasks_before} earlier tasks"
-        return f"{text}\nnote: {tasks} may have run and written; only the run itself could tell"
+        return f"{text}\nnote: {tasks} may have run and written, because only the run can find this error"
 
 
 class ScheduleError(PtoError):

@@ -42,6 +42,6 @@ class CyclesDiffer(CompileError):
     """A run that takes another time on a device than was stated."""
 
     code = "cycles-differ"
-    template = "the run takes other cycles on `{device}` than expected"
+    template = "the run takes a different number of cycles on `{device}` than expected"
     label = "expected {expected} within {tolerance}, found {found}"
     hint = "find what changed with `program.report()`, or state the new number"

@@ -36,7 +36,7 @@ class Deadlock(RunError):
     """A network in which every process that has not ended waits for a channel."""
 
     code = "deadlock"
-    template = "the network is in a deadlock: {count} and nothing can go on\n{report}"
+    template = "the network is in a deadlock: {count}, and none can continue\n{report}"
     hint = "{advice}"
 
 

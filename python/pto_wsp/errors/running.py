@@ -165,7 +165,7 @@ class AssumptionFails(RunError):
     code = "assumption-fails"
     template = "`{condition}` is assumed and does not hold{where}"
     label = "assumed here"
-    hint = "call the program with other values, or take the assumption out"
+    hint = "call the program with other values, or remove the assumption"
 
 
 class NegativeAmount(RunError):

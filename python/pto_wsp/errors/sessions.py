@@ -11,7 +11,7 @@ class LaunchSkipped(RunError):
     code = "launch-skipped"
     template = "`{name}` did not run, since `{first}` before it failed"
     label = "waits for `{first}`, whose error is `{code}`"
-    hint = "mend the first error; launches that do not depend on it have run"
+    hint = "correct the first error; launches that do not depend on it have run"
 
 
 class ContractBroken(BindError):

@@ -93,7 +93,8 @@ def _step_judge(replay: Replay) -> CounterExample | None:
     outside = replay.outside
     if outside is None or outside.task.node.kernel:
         return None
-    return CounterExample((), (), (), outside.text, "an expression has no value")
+    event = "an expression has no value"
+    return CounterExample((), (), (), outside.text.removeprefix(f"{event}: "), event)
 
 
 def _open_sizes(workload: w.WorkloadFunction) -> frozenset[str]:

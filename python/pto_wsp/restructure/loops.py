@@ -56,8 +56,11 @@ def tile(module: Module, name: str, length: int, request: Request) -> Module:
 def reorder(module: Module, outer_name: str, inner_name: str, request: Request) -> Module:
     """Return a module with two nested loops in the other order, if no tasks conflict that this swaps."""
     outer, inner = (loop_called(module, name, request) for name in (outer_name, inner_name))
+    if any(node is outer for node in w.walk_nodes(inner.body)):
+        hint = f'name the outer loop first: `reorder("{inner_name}", "{outer_name}")`'
+        raise request.refused(f"the loop `{inner_name}` contains `{outer_name}`", hint=hint)
     if len(outer.body) != 1 or outer.body[0] is not inner:
-        reason = f"`{inner_name}` is not all that the loop `{outer_name}` contains"
+        reason = f"the loop `{outer_name}` contains more than the loop `{inner_name}`"
         raise request.refused(reason, ("the outer loop", outer.loc), ("the inner loop", inner.loc))
     if mentions(inner, outer):
         reason = f"the extent of `{inner_name}` depends on `{outer_name}`"

@@ -44,6 +44,9 @@ RUN_OPTIONS = ("workers", "trace", "check", "progress", "time_limit")
 MAP_NORESERVE = 0x4000 if sys.platform == "linux" else 0
 """Of `mmap`: addresses without a claim on memory."""
 
+NO_KERNELS = "`values=False` calls no kernel: compile with `values=True`"
+"""Why a simulation of time alone refuses what needs kernels."""
+
 _KINDS = {
     w.RaggedParam: (Ragged, "ragged axis", "Ragged.lengths(array)", "Ragged.indptr(array)"),
     w.SparseParam: (Sparse, "sparse axis", "Sparse.csr(indptr, indices)", "Sparse.lists(rows)"),
@@ -72,8 +75,8 @@ class Binder:
     Args:
         workload: the workload.
         defaults: values that hold unless a call gives others, by parameter.
-        stated: for runs in which no task runs: what tensors hold that tasks would write. Then a shape is enough
-            for an array that nothing reads. None for other runs.
+        stated: for runs that call no kernel: contents of tensors that tasks would write. A shape then
+            replaces an array that nothing reads. None for other runs.
 
     Attributes:
         params: the parameters that a call can give, by name.
@@ -125,6 +128,9 @@ class Binder:
             name, known = next(n for n in values if n not in self.params), [*self.params, *RUN_OPTIONS]
             advice = did_you_mean(name, known if closest(name, known) else self.params)
             raise UnknownParameter(program=self._name, name=name, advice=advice, loc=argument_location(name))
+        for name in (self._stated or {}).keys() & values.keys():
+            expected, loc = "no value, because `given` states its elements", argument_location(name)
+            raise WrongValue(name=name, expected=expected, found="one", loc=loc)
         given = self._defaults.copy()
         for name, value in values.items():
             if value is not None:
@@ -206,7 +212,7 @@ class Binder:
 
     def _without_memory(self, param: w.TensorParam, shape: tuple[object, ...]) -> np.ndarray:
         """Return an array of a shape for a run that neither reads nor writes its elements."""
-        if param.name in self._deciding:
+        if param.name in self._deciding or param.is_distinct:
             expected = "an array, since its elements decide what runs"
             raise WrongValue(
                 name=param.name,

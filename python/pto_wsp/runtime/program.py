@@ -27,7 +27,7 @@ from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.schedule.strategies import RunSizes, Strategies
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
-from pto_wsp.runtime.binding import Arrays, Binder, Bound, require_stated
+from pto_wsp.runtime.binding import NO_KERNELS, Arrays, Binder, Bound, require_stated
 from pto_wsp.runtime.bound_call import BoundCall, access_of
 from pto_wsp.runtime.chosen_schedules import ChosenSchedules, ScheduledProgram
 from pto_wsp.runtime.engine import EngineRunner
@@ -84,6 +84,7 @@ class Program:
         runner = make_runner(self._prepared)
         first = ScheduledProgram("", self._prepared.module, runner)
         self._schedules = ChosenSchedules(made.name, first)
+        self._is_time_alone = stated is not None
         if stated is not None:
             require_stated(self.module, stated)
         self._binder = Binder(self._runner.workload, defaults, stated)
@@ -314,8 +315,15 @@ class Program:
             require_one_order(self._runner.workload, "`trace`")
         require_separate(self.module, bound.arrays)
 
+    def _require_kernels(self, what: str) -> None:
+        """Refuse to run tasks of a program that is compiled for time alone."""
+        if self._is_time_alone:
+            loc = self._runner.workload.loc
+            raise UnsupportedByTarget(target=self._target, what=what, reason=NO_KERNELS, loc=loc)
+
     def _compare(self, bound: Bound, options: tuple[object, ...]) -> Figures:
         """Run task after task, each on the target and in the interpreter."""
+        self._require_kernels('`check="values"`')
         if any(option is not None for option in options):
             expected = "no other option with it"
             raise WrongValue(name="check", expected=expected, found="others", loc=caller_location())
@@ -339,6 +347,7 @@ class Program:
             WrongValue: `which` is neither.
         """
         require_one_order(self._runner.workload, "`task`")
+        self._require_kernels("`task`")
         return OneTask(choose(which, indices), self._run_task)
 
     def _run_task(self, chosen: Chosen, values: Mapping[str, Any]) -> None:
@@ -370,6 +379,7 @@ class Program:
         """
         require_outermost()
         require_one_order(self._runner.workload, "`task_graph`")
+        self._require_kernels("`task_graph`")
         self._captured.check()
         bound = self._binder.bind(values)
         graph = InterpretedRunner(self.module).graph(bound.arrays, bound.scalars)

@@ -18,6 +18,7 @@ from pto_wsp.errors import KernelFailed, TimeLimitReached, UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
+from pto_wsp.runtime.binding import NO_KERNELS
 from pto_wsp.runtime.device_costs import DeviceCosts, machine
 from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
 from pto_wsp.runtime.network_report import NetworkReport
@@ -49,6 +50,8 @@ class SimulatedRunner:
             figures, _ = self._engine.run(dataclasses.replace(request, trace=0))
             assert isinstance(figures, _native.RunResult)
             flushed = figures.flushed
+        else:
+            _require_simulated(request, loaded.module)
         find, costs = self._costs.of_run()
         try:
             result = loaded.executable.simulate(
@@ -128,6 +131,19 @@ class SimulatedRunner:
         other = copy.copy(self)
         other._engine = self._engine.rescheduled(module)
         return other
+
+
+def _require_simulated(request: RunRequest, module: Module) -> None:
+    """Refuse options of a run that observe kernels, where no kernel is called."""
+    options = {
+        '`check="hazards"`': request.check,
+        "`progress`": request.progress is not None,
+        "`time_limit`": request.time_limit_ns != 0,
+    }
+    for what, is_given in options.items():
+        if is_given:
+            loc = module.entry_workload.loc
+            raise UnsupportedByTarget(target="sim", what=what, reason=NO_KERNELS, loc=loc)
 
 
 @record

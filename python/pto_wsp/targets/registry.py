@@ -31,6 +31,12 @@ def _arm64() -> Target:
     return Arm64Target()
 
 
+def _cuda() -> Target:
+    from pto_wsp.targets.cuda.target import CudaTarget
+
+    return CudaTarget()
+
+
 def _interp() -> Target:
     from pto_wsp.targets.interp.target import InterpTarget
 
@@ -41,7 +47,13 @@ def _sim() -> Target:
     return simulator(DEFAULT_DEVICE)
 
 
-TARGETS: dict[str, Callable[[], Target]] = {"cpu": _cpu, "arm64": _arm64, "interp": _interp, "sim": _sim}
+TARGETS: dict[str, Callable[[], Target]] = {
+    "cpu": _cpu,
+    "arm64": _arm64,
+    "interp": _interp,
+    "sim": _sim,
+    "cuda": _cuda,
+}
 
 _OURS = frozenset(TARGETS)
 

@@ -2,6 +2,7 @@
 
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,6 +215,35 @@ def test_a_stated_cost_must_be_a_number_of_parameters_of_the_kernel() -> None:
     some.cost(lambda x: -1)
     with pytest.raises(NoCost, match="its cost is -1"):
         cost_of(some, [(16, 64)])
+
+
+def test_a_cost_can_be_stated_in_parts() -> None:
+    @kernel
+    def some(x: In[Tile[16, 64, f32]], y: Out[Tile[16, 64, f32]], n: Scalar[i64], at: Scalar[i64]):
+        pto.store(y, x * 2.0)
+
+    some.cost(compute=lambda x, n: x.rows * n, memory=lambda y: 10 * y.rows)
+    assert [cost_of(some, [(16, 64)] * 2, (n, 0)).cycles for n in (5, 50)] == [160, 800]
+    assert scalars_that_matter(some.specialise({}, {})) == (True, False)
+    some.cost(compute=lambda x, n: x.rows * n, memory=lambda y: 10 * y.rows, total=lambda c, m: c + m)
+    assert cost_of(some, [(16, 64)] * 2, (5, 0)).cycles == 240
+    some.cost(compute=lambda n: n, memory=lambda: None)
+    with pytest.raises(NoCost, match="its cost is None"):
+        cost_of(some, [(16, 64)] * 2, (5, 0))
+    some.cost(compute=lambda n: n, memory=lambda: 1, total=lambda c, m: m - c)
+    with pytest.raises(NoCost, match="its cost is -4"):
+        cost_of(some, [(16, 64)] * 2, (5, 0))
+    wrong: list[dict[str, Any]] = [
+        {"compute": lambda: 1},
+        {"compute": lambda rows: 1, "memory": lambda: 1},
+        {"compute": max, "memory": lambda: 1},
+        {"compute": lambda: 1, "memory": lambda: 1, "total": 3},
+    ]
+    for parts in wrong:
+        with pytest.raises(WrongValue):
+            some.cost(**parts)
+    with pytest.raises(WrongValue, match="found both"):
+        some.cost(lambda: 1, compute=lambda: 1, memory=lambda: 1)  # type: ignore[call-overload]
 
 
 def test_a_device_without_the_unit_or_the_way_is_refused(tmp_path: Path) -> None:

@@ -146,7 +146,10 @@ def test_loops_have_the_order_that_was_asked_for() -> None:
         (mixed.split_tasks(mix, 8), ["larger than that of the new tasks, found [8]"]),
         (mixed.tile("rows", 2), ["`rows` is a loop over tiles already"]),
         (sums.tile("k", 2), ["no loop is called `k`", "known: `i`, `j`"]),
-        (sums.reorder("j", "i"), ["`i` is not all that the loop `j` contains"]),
+        (
+            sums.reorder("j", "i"),
+            ["the loop `i` contains `j`", 'name the outer loop first: `reorder("i", "j")`'],
+        ),
         (two_steps.tile("i", 2).fuse_tasks(scale, shift), ["do not count alike"]),
         (two_steps.fuse_tasks(shift, scale), ["another order"]),
         (sums.fuse_tasks(gather, "gathr"), ["no task is one of `gathr`", "`gather`"]),

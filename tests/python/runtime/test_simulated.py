@@ -310,6 +310,13 @@ def test_what_tasks_decide_can_be_given_without_values() -> None:
     assert report_of(many).tasks >= 1 << 20
 
 
+@workload
+def by_input(T: Tensor[i32, "n", 1], X: Tensor[f32, "n", 16, 64]):
+    for b in P("n"):
+        with P.when(T[b, 0] > 0):
+            grow[b](x=X[b])
+
+
 def test_what_is_given_must_fit() -> None:
     table = np.ones((6, 1), np.int32)
     with pytest.raises(WrongValue, match="given"):
@@ -320,11 +327,37 @@ def test_what_is_given_must_fit() -> None:
         routed.compile(target="sim", values=False, given={"T": table, "U": table})
     alone = routed.compile(target="sim", values=False, given={"T": table})
     with pytest.raises(WrongValue, match="decide what runs"):
-        alone.run(T=(6, 1), X=(6, 16, 64))
+        by_input.compile(target="sim", values=False).run(T=(6, 1), X=(6, 16, 64))
     with pytest.raises(WrongValue, match="X's shape"):
         alone.run(X=(6, -16, 64))
     with pytest.raises(WrongValue, match="tuple"):
         routed.compile(target="sim").run(T=table, X=(6, 16, 64))
+
+
+def test_elements_are_given_once() -> None:
+    """Initial contents would silently replace the elements that decide."""
+    table = np.ones((6, 1), np.int32)
+    alone = routed.compile(target="sim", values=False, given={"T": table})
+    with pytest.raises(WrongValue, match="`given` states its elements"):
+        alone.run(T=table * 0, X=(6, 16, 64))
+    found = compare(routed, {"910b": "ascend_910b"}, given={"T": table}, X=(6, 16, 64))
+    assert found.reports["910b"].tasks == 12
+
+
+def test_time_alone_refuses_what_needs_kernels() -> None:
+    program = layers.compile(target="sim", values=False)
+    options: list[dict[str, Any]] = [
+        {"check": "hazards"},
+        {"check": "values"},
+        {"progress": print},
+        {"time_limit": 5.0},
+    ]
+    for option in options:
+        with pytest.raises(UnsupportedByTarget, match="calls no kernel"):
+            program.run(**arrays(4), **option)
+    for action in (lambda: program.task(0), lambda: program.task_graph(**arrays(4))):
+        with pytest.raises(UnsupportedByTarget, match="calls no kernel"):
+            action()
 
 
 @kernel
@@ -408,6 +441,8 @@ def test_schedules_and_devices_are_compared_in_a_table() -> None:
     assert found.fastest == "default"
     assert [row[0] for row in found.rows()] == ["default", "narrow"]
     assert next(iter(found.rows()))[3] == "1.000" and "variant" in str(found)
+    html = found._repr_html_()
+    assert html.count("<tr>") == 3 and "<th>cycles</th>" in html and "<td>narrow</td>" in html
     devices = compare(layers, {name: name for name in ("ascend_910b", "ascend_910b_seed")}, **arrays(300))
     assert devices.fastest == "ascend_910b_seed"
 

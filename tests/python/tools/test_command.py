@@ -160,6 +160,7 @@ def test_code_of_targets(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
         "arm64",
         "interp",
         "sim",
+        "cuda",
     ]
     assert "lanes" in pto(capsys, "info")[1]
     assert "tiles 1024 bytes, 512 where they share" in pto(capsys, "info", "demo.pto")[1]

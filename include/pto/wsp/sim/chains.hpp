@@ -34,7 +34,7 @@ class Chains {
 
  private:
   /// Of a P.seq loop.
-  struct Line {
+  struct LoopTimes {
     double longest = 0;
     double before = 0;   ///< of the iterations before the present one
     uint64_t count = 0;  ///< tasks in them
@@ -43,7 +43,7 @@ class Chains {
   double end_of(sched::Name name) {
     if (sched::is_task_name(name)) return end_[sched::slice_of(name)];
     if (sched::is_watermark_name(name)) return name == 0 ? 0 : until_[name - 1];
-    Line& line = lines_[sched::group_line_of(name)];
+    LoopTimes& line = lines_[sched::group_line_of(name)];
     const uint64_t count = name & sched::kGroupMask;
     if (count != line.count) {
       line.count = count;
@@ -54,7 +54,7 @@ class Chains {
 
   std::vector<double> end_;    ///< per task, of the longest chain that ends with it
   std::vector<double> until_;  ///< per task, the most of these up to it
-  std::vector<Line> lines_;
+  std::vector<LoopTimes> lines_;
 };
 
 }  // namespace pto::wsp::sim

@@ -393,6 +393,7 @@ class ExpressionReader:
                 tensor=view.param.name,
                 expected="an integer input, or an index that keeps two dimensions",
                 found=f"an element of {view.dtype} of an {view.param.role} parameter",
+                hint="read an element from a tile: `t = pto.load(...)`, then `t[i, j]`",
                 loc=self.at(node),
             )
         indices = tuple(d.at for d in view.dims if isinstance(d, Index))

@@ -23,6 +23,7 @@ from pto_wsp.lang.kernel.native_kernel import CppOptions, PathText, native_funct
 from pto_wsp.lang.kernel.outputs import check_outputs
 from pto_wsp.lang.kernel.ptoisa_body import InstructionReader, check_written
 from pto_wsp.lang.kernel.signature import concrete_param, read_signature, specialised_params
+from pto_wsp.lang.kernel.stated_cost import CostParts, Part
 from pto_wsp.lang.kernel.statements import StatementReader
 from pto_wsp.lang.kernel.values import Constant, ScalarValue, Value
 from pto_wsp.lang.kernel.view_index import whole_view
@@ -112,30 +113,67 @@ class Kernel:
         """
         return tuple(concrete_param(self._source, param, constants, loc) for param in self.params)
 
-    def cost(self, function: C) -> C:
-        """State what a call of the kernel costs on a simulated device; a decorator.
+    @overload
+    def cost(self, function: C) -> C: ...
+
+    @overload
+    def cost(self, *, compute: Part, memory: Part, total: Part = max) -> None: ...
+
+    def cost(
+        self,
+        function: C | None = None,
+        *,
+        compute: Part | None = None,
+        memory: Part | None = None,
+        total: Part = max,
+    ) -> C | None:
+        """State what a call of the kernel costs on a simulated device: a decorator, or parts.
 
         Args:
             function: takes views and scalars of the kernel by their names, those that it needs. A view has
                 `.shape`, `.rows` and `.cols`, a scalar is its number. It returns cycles of the device.
+            compute: in place of `function`: returns the cycles of arithmetic.
+            memory: together with `compute`: returns the cycles of transfers.
+            total: returns the cycles of both parts. They overlap by default; `lambda c, m: c + m` adds them.
 
         Returns:
-            The function.
+            The function, or None for parts.
 
         Raises:
-            WrongValue: it is not a function of parameters of the kernel.
+            WrongValue: it is not a function of parameters of the kernel, or a part is missing.
         """
-        known = [param.name for param in self.params]
-        found = inspect.signature(function).parameters if callable(function) else None
-        if found is None or not set(found) <= set(known):
-            expected = f"a function of some of {', '.join(known)}"
-            shown = repr(function) if found is None else f"one of {', '.join(found)}"
-            raise WrongValue(name="cost", expected=expected, found=shown, loc=caller_location())
-        self._cost = function
+        stated: Callable[..., object] | None = function
+        if compute is not None or memory is not None:
+            self._require_parts(function, compute, memory, total)
+            assert compute is not None and memory is not None
+            stated = CostParts(compute, memory, total)
+        else:
+            self._require_cost("cost", function)
+        self._cost = stated
         self._functions.clear()
         if not self.is_generic:
             self.specialise({}, {})
         return function
+
+    def _require_parts(self, function: object, compute: object, memory: object, total: object) -> None:
+        if function is not None or not callable(total):
+            name, found = ("cost", "both") if function is not None else ("total", repr(total))
+            expected = "a function, or its parts" if function is not None else "a function of two numbers"
+            raise WrongValue(name=name, expected=expected, found=found, loc=caller_location())
+        self._require_cost("compute", compute)
+        self._require_cost("memory", memory)
+
+    def _require_cost(self, name: str, function: object) -> None:
+        """Refuse what is not a function of parameters of the kernel."""
+        known = [param.name for param in self.params]
+        try:
+            found = inspect.signature(function).parameters if callable(function) else None
+        except ValueError:  # a function of C, such as `max`, may have none
+            found = None
+        if found is None or not set(found) <= set(known):
+            expected = f"a function of some of {', '.join(known)}"
+            shown = repr(function) if found is None else f"one of {', '.join(found)}"
+            raise WrongValue(name=name, expected=expected, found=shown, loc=caller_location())
 
     def specialise(self, views: Mapping[str, ViewType], constants: Mapping[str, object]) -> KernelFunction:
         """Return the IR of the kernel.

@@ -242,13 +242,16 @@ class StatementReader:
         Raises:
             CarriedValue: the next iteration reads it, and it has another type.
         """
-        value = self._as_slot_value(self.reader.env[name], slot)
+        before, after = _value(slot), self.reader.env[name]
+        value = self._as_slot_value(after, slot)
         if value is None and slot.name in names_read_in(block):
+            is_tile = isinstance(before, TileValue)
             raise CarriedValue(
                 name=name,
                 problem="changes its type from one iteration to the next",
-                expected=str(_value(slot)),
-                found=str(self.reader.env[name]),
+                expected=str(before),
+                found="another type on one path" if isinstance(after, UndefinedName) else str(after),
+                hint=None if is_tile else "a sum of tiles begins with a tile: `pto.zeros((rows, cols))`",
                 loc=self.assigned_at.get(name),
             )
         return value

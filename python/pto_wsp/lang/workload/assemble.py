@@ -36,6 +36,7 @@ from pto_wsp.lang.workload.blocks import (
 )
 from pto_wsp.lang.workload.panels import TileLoop, in_panels
 from pto_wsp.lang.workload.ragged import RaggedAxis
+from pto_wsp.lang.workload.ranges import Span
 from pto_wsp.lang.workload.tensor import RowSet, Tensor, View, require_inside
 from pto_wsp.lang.workload.trace import Param, WorkloadTrace, not_a_scalar
 from pto_wsp.lang.workload.untyped import SCALAR, TENSOR, Untyped
@@ -462,7 +463,7 @@ class _Assembler:
             kernel=task.kernel.name,
             problem=f"takes {expected} for `{param.name}`",
             detail=f"found {_text(value)}",
-            advice="",
+            advice="a scalar of a range is `.start`, `.stop` or `.extent`" if isinstance(value, Span) else "",
             loc=task.loc,
         )
 

@@ -24,6 +24,9 @@ from pto_wsp.types.axis import Dense, DenseDyn
 from pto_wsp.types.dtype import i32, i64
 from pto_wsp.types.tile import DYN, TensorType
 
+GROUP_BY_SOURCE = "pto::wsp::tile::group_by(keys, offsets, indices);"
+"""The text of the kernel, by which targets that do not run C++ know it."""
+
 MAX_RANK = 4
 """Dimensions that a view of a kernel can have."""
 
@@ -44,7 +47,7 @@ def group_by_kernel() -> Kernel:
     """Return the kernel of `group_by`, which is read when it is first used."""
 
     @kernel(
-        cpp_src="pto::wsp::tile::group_by(keys, offsets, indices);",
+        cpp_src=GROUP_BY_SOURCE,
         cpp_includes=["<pto/wsp/tile/group.hpp>"],
         reference=_reference,
     )

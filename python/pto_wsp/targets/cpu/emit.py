@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pto_wsp.analysis.buffers import first_writes
+from pto_wsp.analysis.buffers import LiveBuffer, first_writes
 from pto_wsp.errors import TilesTooLarge
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, Prefetch, walk_statements
 from pto_wsp.isa.forms import PRODUCTS
@@ -14,7 +14,7 @@ from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check, table_hash
 from pto_wsp.targets.c_style.spelling import function_name
 from pto_wsp.targets.cpu.kernels import write_kernel
-from pto_wsp.targets.cpu.memory import Memory, can_stream
+from pto_wsp.targets.cpu.memory import can_stream
 from pto_wsp.targets.cpu.native import TranslationUnit, declaration, make_unit
 from pto_wsp.targets.cpu.parts import Instances
 from pto_wsp.targets.cpu.templates import HEADERS, NARROW_TYPES
@@ -108,24 +108,27 @@ def emit_library(kernels: Sequence[KernelFunction], lanes: int) -> Library:
         found |= code.parts
         scratch[kernel.name] = code.memory.total_bytes
         if scratch[kernel.name] > MAX_SCRATCH_BYTES:
-            raise _too_large(kernel, code.memory)
+            raise too_large(kernel, code.memory.total_bytes, MAX_SCRATCH_BYTES, code.memory.peak)
     parts = tuple(sorted(found, key=lambda part: part.functions))
     for part in parts:
         for line in part.declarations:
             out.line(line)
     table = TextWriter()
-    _write_table(table, kernels, scratch, hash_text)
+    write_table(table, kernels, scratch, hash_text)
     units = tuple(map(make_unit, native))
     return Library(str(out), includes, tuple(functions), str(table), checks, parts, units)
 
 
-def _too_large(kernel: KernelFunction, memory: Memory) -> TilesTooLarge:
+def too_large(
+    kernel: KernelFunction, needed: int, capacity: int, peak: Sequence[LiveBuffer]
+) -> TilesTooLarge:
+    """Return the error that the tiles of a kernel do not fit, with those that are in use together."""
     places = first_writes(kernel)
-    tiles = [(str(block.key), block.size) for block in memory.peak if isinstance(block.key, str)]
+    tiles = [(str(block.key), block.size) for block in peak if isinstance(block.key, str)]
     return TilesTooLarge(
         kernel=kernel.name,
-        needed=memory.total_bytes,
-        capacity=MAX_SCRATCH_BYTES,
+        needed=needed,
+        capacity=capacity,
         live=", ".join(f"`{tile}` ({size})" for tile, size in tiles),
         loc=kernel.loc,
         notes=[(f"`{tile}`, {size} bytes, is made here", places.get(tile)) for tile, size in tiles],
@@ -155,9 +158,10 @@ def _header(instr: Instr, types: Mapping[str, TileType]) -> str:
     return "stream" if can_stream(instr, types) else HEADERS[instr.op]
 
 
-def _write_table(
+def write_table(
     out: TextWriter, kernels: Sequence[KernelFunction], scratch: Mapping[str, int], hash_text: str
 ) -> None:
+    """Write the table that a library exports, for kernels whose functions are in `pto::wsp::tile`."""
     for kernel in kernels:
         out.line(declaration(kernel))
     out.line()
@@ -193,7 +197,7 @@ def _write_table(
 
 def _param_info(param: Param) -> str:
     low, high = ["1"] * MAX_RANK, ["1"] * MAX_RANK
-    bounds = _bounds(param)
+    bounds = extent_bounds(param)
     for dim, (smallest, largest) in enumerate(bounds):
         low[dim] = str(smallest)
         high[dim] = "INT64_MAX" if largest is None else str(largest)
@@ -202,7 +206,8 @@ def _param_info(param: Param) -> str:
     return f"{{{kinds}, 0, {{{', '.join(low)}}}, {{{', '.join(high)}}}}},"
 
 
-def _bounds(param: Param) -> list[tuple[int, int | None]]:
+def extent_bounds(param: Param) -> list[tuple[int, int | None]]:
+    """Return the smallest and largest extent of each dimension of a tensor parameter; None is unbounded."""
     match param.type:
         case TileType(rows=rows, cols=cols):
             return [(0, rows), (0, cols)]

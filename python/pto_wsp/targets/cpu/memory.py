@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import assert_never
 
-from pto_wsp.analysis.buffers import Lifetimes, LiveBuffer, Nest, Use, live_at_peak, pack, round_up
+from pto_wsp.analysis.buffers import Lifetimes, LiveBuffer, live_at_peak, pack, round_up
 from pto_wsp.analysis.steps import REDUCTIONS
 from pto_wsp.ir.effects import tile_written, tiles_read
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Stmt, Store
 from pto_wsp.isa.forms import ADDS_ONTO, PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
+from pto_wsp.targets.c_style.lifetimes import uses
 from pto_wsp.targets.c_style.plan import (
     Alone,
     Group,
@@ -96,7 +97,7 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> 
     types = dict(kernel.tiles)
     windows = window_tiles(nodes, types)
     lifetimes = Lifetimes()
-    lifetimes.visit(_parts(nodes))
+    lifetimes.visit(uses(nodes))
     sums = shared_sums(nodes, types)
     for operand, product in sums.items():
         for moment in lifetimes.spans[operand]:
@@ -129,21 +130,6 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node], lanes: int) -> 
     ahead = {id(product.step.stmt): stmt for product, stmt in prefetches}
     together = frozenset(in_place.keys() & _often_read(nodes, types))
     return Memory(offsets, in_place, together, windows, ahead, extra, total + slack, tuple(peak))
-
-
-def _parts(nodes: Sequence[Node]) -> tuple[Use | Nest, ...]:
-    """Return what planned nodes have in use: a group or lone step is one moment."""
-    found: list[Use | Nest] = []
-    for node in nodes:
-        match node:
-            case PlannedLoop(body=body, live=live):
-                found.append(Nest(id(node), _parts(body), live))
-            case PlannedBranch(then=then, other=other):
-                found.append(Nest(id(node), (*_parts(then), *_parts(other))))
-            case _:
-                touched = (t for s in steps_of(node) for t in (*tiles_read(s.stmt), tile_written(s.stmt)))
-                found.append(Use(id(node), frozenset(filter(None, touched))))
-    return tuple(found)
 
 
 def tiles_in_memory(nodes: Sequence[Node]) -> set[str]:

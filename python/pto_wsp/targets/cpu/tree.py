@@ -66,7 +66,7 @@ def program_tree(
     if has_walk:
         own["walk.cpp"] = lower_workload_to_source(module, lowered)
     sources = kernels | own | {"host.cpp": _ENGINE}
-    headers = {f"include/{name}": text for name, text in _headers(sources.values())}
+    headers = {f"include/{name}": text for name, text in headers_of(sources.values())}
     return SourceTree({**build_files(module, library), **sources, **headers}, tuple(kernels))
 
 
@@ -104,7 +104,7 @@ def _require_portable(target: str, module: Module, library: Library) -> None:
             raise UnsupportedByTarget(target=target, what=what, reason=reason, loc=None)
 
 
-def _headers(sources: Iterable[str]) -> list[tuple[str, str]]:
+def headers_of(sources: Iterable[str]) -> list[tuple[str, str]]:
     """Return the shipped headers that sources include, themselves or through others, by name."""
     found: dict[str, str] = {}
     pending = [name for text in sources for name in _INCLUDE.findall(text)]

@@ -321,6 +321,12 @@ def w(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], Z: Tensor[i32, 4, 8], V: T
         ("add1(x=s, y=Y)", "unknown-argument", "add1(x=s, y=Y)", "takes a tensor or a view of one for `x`"),
         ("add1(x=1, y=Y)", "unknown-argument", None, "found 1"),
         ("scale(x=X, y=Y, factor=X)", "unknown-argument", None, "takes a scalar for `factor`"),
+        (
+            "for t in P.tiles(4, 2): scale(x=X, y=Y, factor=t)",
+            "unknown-argument",
+            None,
+            "`.start`, `.stop` or",
+        ),
         ("scale(x=X, y=Y, factor=X[0, 1])", "bad-operand", "X[0, 1]", "a tensor of integers or truth values"),
         ("row(x=X, y=Y, n=s)", "argument-dtype", "row(x=X, y=Y, n=s)", "expected i64, found f32"),
         ("row(x=X, y=Y, n=1.5)", "argument-dtype", None, "expected i64, found f32"),

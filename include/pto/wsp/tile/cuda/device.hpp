@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The operations of a thread block: the only place with PTX, thread indices and barriers.
+///
+/// Each operation has two bodies. nvcc compiles the first one. Other compilers take the second one, which
+/// calls an emulation of a block: `pto_wsp_cuda_emulation.hpp`, found on the include path.
+#pragma once
+
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+#define PTO_DEVICE __device__
+#define PTO_DEVICE_INLINE __device__ __forceinline__
+/// The kernel of a program: `run(program, scratch)` in each block, with its shared memory.
+#define PTO_PROGRAM_KERNEL(Program, run)                                      \
+  extern "C" __global__ void __launch_bounds__(pto::wsp::cuda::kBlockThreads) \
+      pto_wsp_program(const Program program) {                                \
+    extern __shared__ __align__(64) char shared[];                            \
+    run(program, shared);                                                     \
+  }
+#else
+#define PTO_DEVICE
+#define PTO_PROGRAM_KERNEL(Program, run)
+#define PTO_DEVICE_INLINE inline
+#include "pto_wsp_cuda_emulation.hpp"
+#endif
+
+namespace pto::wsp::cuda {
+
+/// Threads of a warp, and of a block of a program.
+inline constexpr int kWarp = 32, kBlockThreads = 128;
+
+/// Bytes of the largest asynchronous copy.
+inline constexpr int kCopyBytes = 16;
+
+/// The number of this thread in its block.
+PTO_DEVICE_INLINE int thread() {
+#if defined(__CUDACC__)
+  return static_cast<int>(threadIdx.x);
+#else
+  return emulation::thread();
+#endif
+}
+
+/// Threads of a block, a multiple of kWarp.
+PTO_DEVICE_INLINE int threads() {
+#if defined(__CUDACC__)
+  return static_cast<int>(blockDim.x);
+#else
+  return emulation::threads();
+#endif
+}
+
+/// Waits until all threads of the block arrive. Their earlier writes are then visible to all of them.
+PTO_DEVICE_INLINE void sync() {
+#if defined(__CUDACC__)
+  __syncthreads();
+#else
+  emulation::sync();
+#endif
+}
+
+/// As `sync`; returns whether `holds` is true in any thread.
+PTO_DEVICE_INLINE bool any(bool holds) {
+#if defined(__CUDACC__)
+  return __syncthreads_or(holds) != 0;
+#else
+  return emulation::any(holds);
+#endif
+}
+
+/// The value of the thread of the warp whose number differs in the bits of `mask`. All threads call it.
+template <class T>
+PTO_DEVICE_INLINE T exchange(T value, int mask) {
+#if defined(__CUDACC__)
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+#else
+  return emulation::exchange(value, mask);
+#endif
+}
+
+/// Starts a copy of kBytes (4, 8 or 16) from global to shared memory; both addresses are multiples of it.
+template <int kBytes>
+PTO_DEVICE_INLINE void copy_later(void* to, const void* from) {
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "the hardware has no other sizes");
+#if defined(__CUDACC__)
+  const unsigned place = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(kBytes) : "memory");
+  }
+#else
+  emulation::copy_later(to, from, kBytes);
+#endif
+}
+
+/// Waits for the copies that this thread started.
+PTO_DEVICE_INLINE void finish_copies() {
+#if defined(__CUDACC__)
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#else
+  emulation::finish_copies();
+#endif
+}
+
+/// The number of this block, and the blocks of the launch.
+PTO_DEVICE_INLINE uint32_t block() {
+#if defined(__CUDACC__)
+  return blockIdx.x;
+#else
+  return emulation::block_number();
+#endif
+}
+PTO_DEVICE_INLINE uint32_t blocks() {
+#if defined(__CUDACC__)
+  return gridDim.x;
+#else
+  return emulation::num_blocks();
+#endif
+}
+
+/// A counter in global memory. What its writer did before `release` is visible after an `acquire` that
+/// reads the value.
+PTO_DEVICE_INLINE uint64_t acquire(const uint64_t* counter) {
+#if defined(__CUDACC__)
+  uint64_t value;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter) : "memory");
+  return value;
+#else
+  return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+#endif
+}
+PTO_DEVICE_INLINE void release(uint64_t* counter, uint64_t value) {
+#if defined(__CUDACC__)
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(counter), "l"(value) : "memory");
+#else
+  __atomic_store_n(counter, value, __ATOMIC_RELEASE);
+#endif
+}
+
+/// Lowers a number in global memory to `value` if it is larger.
+PTO_DEVICE_INLINE void lower_to(uint64_t* number, uint64_t value) {
+#if defined(__CUDACC__)
+  atomicMin(reinterpret_cast<unsigned long long*>(number), static_cast<unsigned long long>(value));
+#else
+  uint64_t found = __atomic_load_n(number, __ATOMIC_RELAXED);
+  while (value < found &&
+         !__atomic_compare_exchange_n(number, &found, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+  }
+#endif
+}
+
+/// Lets other blocks go on.
+PTO_DEVICE_INLINE void pause() {
+#if defined(__CUDACC__)
+  asm volatile("nanosleep.u32 40;");
+#else
+  emulation::pause();
+#endif
+}
+
+/// a * b + c, rounded once.
+PTO_DEVICE_INLINE float fma(float a, float b, float c) {
+#if defined(__CUDACC__)
+  return __fmaf_rn(a, b, c);
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
+
+PTO_DEVICE_INLINE float sqrt(float a) {
+#if defined(__CUDACC__)
+  return __fsqrt_rn(a);
+#else
+  return __builtin_sqrtf(a);
+#endif
+}
+
+PTO_DEVICE_INLINE uint32_t bits_of(float a) {
+#if defined(__CUDACC__)
+  return __float_as_uint(a);
+#else
+  uint32_t bits;
+  __builtin_memcpy(&bits, &a, 4);
+  return bits;
+#endif
+}
+
+PTO_DEVICE_INLINE float float_of(uint32_t bits) {
+#if defined(__CUDACC__)
+  return __uint_as_float(bits);
+#else
+  float a;
+  __builtin_memcpy(&a, &bits, 4);
+  return a;
+#endif
+}
+
+}  // namespace pto::wsp::cuda

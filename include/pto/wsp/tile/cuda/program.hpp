@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A program that the blocks of one launch run themselves.
+///
+/// Every block walks the whole program and numbers its tasks in program order. Of B blocks, block b runs the
+/// tasks b, b + B, b + 2B, ... in this order and counts them. Task n is therefore complete when the counter
+/// of block n mod B exceeds n / B: a wait needs no memory per task. Each wait is for earlier tasks, so the
+/// oldest task that is not complete can always run, if all blocks of the launch are resident.
+#pragma once
+
+#include "pto/wsp/tile/cuda/scalar.hpp"
+
+namespace pto::wsp::cuda {
+
+/// A tensor of a program.
+struct Array {
+  void* data;
+  int64_t shape[kMaxTensorRank], stride[kMaxTensorRank];
+};
+
+/// The part of a tensor that an argument of a task is. Its dimensions are described in order.
+class Part {
+ public:
+  PTO_DEVICE_INLINE explicit Part(const Array& array) : array_(array) {
+    for (int d = 0; d < kMaxViewRank; ++d) {
+      view_.shape[d] = 1;
+      view_.stride[d] = 0;
+    }
+    view_.rows = nullptr;
+    view_.streams = false;
+  }
+
+  PTO_DEVICE_INLINE void full() { keep(array_.shape[dim_], array_.stride[dim_]); }
+  PTO_DEVICE_INLINE void index(int64_t at) {
+    failed_ |= !inside(at, 1, array_.shape[dim_]);
+    offset_ += at * array_.stride[dim_++];
+  }
+  PTO_DEVICE_INLINE void range(int64_t start, int64_t extent) {
+    failed_ |= extent < 0 || !inside(start, extent, array_.shape[dim_]);
+    offset_ += start * array_.stride[dim_];
+    keep(extent, array_.stride[dim_]);
+  }
+  /// The rows that elements [start, start + extent) of a list name, which count over this dimension and
+  /// `merged` ones after it together.
+  PTO_DEVICE_INLINE void rows(const Array& list, int64_t start, int64_t extent, int merged) {
+    failed_ |= extent < 0 || !inside(start, extent, list.shape[0]) || (extent > 1 && list.stride[0] != 1);
+    view_.rows = static_cast<const int32_t*>(list.data) + start * list.stride[0];
+    limit_ = array_.shape[dim_];
+    for (; merged > 0; --merged, ++dim_) {
+      const bool is_dense = array_.stride[dim_] == array_.stride[dim_ + 1] * array_.shape[dim_ + 1];
+      failed_ |= array_.shape[dim_] > 1 && !is_dense;
+      limit_ *= array_.shape[dim_ + 1];
+    }
+    keep(extent, array_.stride[dim_]);
+  }
+  /// An extent of the view lies in [least, most].
+  PTO_DEVICE_INLINE void fits(int kept, int64_t least, int64_t most) {
+    failed_ |= view_.shape[kept] < least || view_.shape[kept] > most;
+  }
+
+  PTO_DEVICE_INLINE const View& view(int64_t element_bytes) {
+    view_.data = static_cast<char*>(array_.data) + offset_ * element_bytes;
+    return view_;
+  }
+  PTO_DEVICE_INLINE bool failed() const { return failed_; }
+  PTO_DEVICE_INLINE const int32_t* list() const { return view_.rows; }
+  PTO_DEVICE_INLINE int64_t num_rows() const { return view_.shape[0]; }
+  /// What the numbers of its list are less than.
+  PTO_DEVICE_INLINE int64_t limit() const { return limit_; }
+
+ private:
+  PTO_DEVICE_INLINE void keep(int64_t extent, int64_t stride) {
+    view_.shape[kept_] = extent;
+    view_.stride[kept_++] = stride;
+    ++dim_;
+  }
+
+  const Array& array_;
+  View view_;
+  int64_t offset_ = 0, limit_ = 0;
+  int dim_ = 0, kept_ = 0;
+  bool failed_ = false;
+};
+
+/// Why a run ends early.
+enum class Cause : int32_t {
+  kNone,
+  kWalk,    ///< an expression of the walk has no value, or an assumption does not hold; `place` of the walk
+  kRegion,  ///< an argument of a task is outside its tensor, or does not fit its parameter
+  kCheck,   ///< the check `code` of the kernel failed
+  kStuck,   ///< a wait took too long: for tasks before `awaited`
+};
+
+struct Failure {
+  uint64_t order;  ///< of two failures the one with the lower order counts
+  uint64_t task;
+  uint64_t awaited;
+  Cause cause;
+  int32_t place;  ///< the number of the task in the text, or of the place of the walk
+  int32_t code;
+  int32_t reserved;
+};
+
+inline constexpr uint64_t kNoLimit = UINT64_MAX, kAccepted = 1, kRefused = 2;
+
+/// What the blocks of a launch share, in global memory. There is one counter of each kind, one failure and
+/// one monitor per block.
+struct Program {
+  const Array* arrays;
+  const Scalar* symbols;
+  uint64_t* limit;      ///< the order of the first failure; kNoLimit before the launch
+  uint64_t* completed;  ///< tasks; 0 before the launch
+  uint64_t* checked;    ///< kAccepted or kRefused after the arguments were checked; 0 before the launch
+  uint64_t* flushed;    ///< flush points that were read; 0 before the launch
+  Failure* failures;    ///< zeros before the launch
+  Monitor* monitors;    ///< values of failed checks
+  uint64_t max_polls;   ///< of one wait, after which the run ends as stuck
+};
+
+/// The walk of one block. All threads of the block make the same calls.
+/// \tparam kRuns whether tasks run; otherwise their arguments are checked, up to the first flush point
+template <bool kRuns>
+class Run {
+ public:
+  PTO_DEVICE_INLINE Run(const Program& program, void* scratch) : program_(program) {
+    context_.scratch = scratch;
+    context_.workspace = nullptr;
+    context_.workspace_bytes = 0;
+    context_.monitor = program.monitors + block();
+  }
+
+  PTO_DEVICE_INLINE const Array& array(int i) const { return program_.arrays[i]; }
+  PTO_DEVICE_INLINE const Scalar& symbol(int i) const { return program_.symbols[i]; }
+
+  /// The number of the next task.
+  PTO_DEVICE_INLINE uint64_t next() const { return next_; }
+  /// Numbers a task; returns whether this block runs it.
+  PTO_DEVICE_INLINE bool takes() { return next_++ % blocks() == block(); }
+
+  /// All later tasks wait for all tasks so far, until the floor is set back.
+  PTO_DEVICE_INLINE uint64_t floor() const { return floor_; }
+  PTO_DEVICE_INLINE void set_floor(uint64_t floor) { floor_ = floor; }
+
+  /// The expression at a place of the walk has no value.
+  PTO_DEVICE void fail(int32_t place) { end({2 * next_, next_, 0, Cause::kWalk, place, 0, 0}); }
+  /// An argument of the task that was just numbered is refused.
+  PTO_DEVICE void refuse(int32_t site, int32_t argument) {
+    end({2 * next_ - 1, next_ - 1, 0, Cause::kRegion, site, argument, 0});
+  }
+
+  /// Waits, before the task that was just numbered, for all tasks before `until`, and for those in `points`
+  /// that are not negative. False if the run ends before this task.
+  template <int kPoints>
+  PTO_DEVICE bool wait(int32_t site, uint64_t until, const int64_t (&points)[kPoints]) {
+    const uint64_t most = until > floor_ ? until : floor_;
+    return await(2 * next_ - 1, site, most, [&] {
+      bool waits = misses(most);
+      for (int k = thread(); k < kPoints; k += threads()) {
+        const uint64_t number = static_cast<uint64_t>(points[k]);
+        waits |= points[k] >= 0 && acquire(program_.completed + number % blocks()) <= number / blocks();
+      }
+      return waits;
+    });
+  }
+
+  /// Waits until all blocks have read the flush points so far: their elements may then be written.
+  PTO_DEVICE bool wait_for_readers(int32_t site) {
+    return await(2 * next_ - 1, site, next_, [&] {
+      bool waits = false;
+      PTO_EACH(b, blocks()) waits |= acquire(program_.flushed + b) < num_flushed_;
+      return waits;
+    });
+  }
+
+  /// Waits for all tasks before `until`, whose results decide how the walk goes on.
+  PTO_DEVICE bool wait_for_flush(int32_t place, uint64_t until) {
+    return await(2 * next_, place, until, [&] { return misses(until); });
+  }
+  /// The elements of a flush point were read.
+  PTO_DEVICE void flush() {
+    sync();
+    ++num_flushed_;
+    if (thread() == 0) release(program_.flushed + block(), num_flushed_);
+  }
+
+  /// Whether all numbers of the list of a part name a row.
+  PTO_DEVICE bool lie_inside(const Part& part) {
+    bool bad = false;
+    PTO_EACH(k, part.num_rows()) bad |= part.list()[k] < 0 || part.list()[k] >= part.limit();
+    return !any(bad);
+  }
+
+  /// What a kernel finds around it, in one of its instances.
+  PTO_DEVICE const TaskContext* context(uint32_t instance, uint32_t instances) {
+    context_.task = next_ - 1;
+    context_.block_idx = instance;
+    context_.block_num = instances;
+    return &context_;
+  }
+
+  /// An instance of the task that was just numbered returned `code`; false if the run ends here.
+  PTO_DEVICE bool returned(int32_t site, int32_t code) {
+    finish_copies();
+    sync();
+    if (code == 0) return true;
+    end({2 * next_ - 1, next_ - 1, 0, Cause::kCheck, site, code, 0});
+    return false;
+  }
+  /// The task that was just numbered is complete.
+  PTO_DEVICE void complete() {
+    ++num_completed_;
+    if (thread() == 0) release(program_.completed + block(), num_completed_);
+  }
+
+  /// Waits until all blocks have checked their tasks. False if one has refused something. A run that another
+  /// block has begun may have failed already: that does not count here.
+  PTO_DEVICE bool meet() {
+    sync();
+    if (thread() == 0) release(program_.checked + block(), has_ended_ ? kRefused : kAccepted);
+    for (;;) {
+      bool waits = false, is_refused = false;
+      PTO_EACH(b, blocks()) {
+        const uint64_t found = acquire(program_.checked + b);
+        waits |= found == 0;
+        is_refused |= found == kRefused;
+      }
+      if (!any(waits)) return !any(is_refused);
+      pause();
+    }
+  }
+
+ private:
+  /// Whether one of the tasks before `until` that this thread looks after is not complete.
+  PTO_DEVICE_INLINE bool misses(uint64_t until) const {
+    bool found = false;
+    PTO_EACH(b, blocks()) {
+      const uint64_t of_block = until > uint64_t(b) ? (until - uint64_t(b) - 1) / blocks() + 1 : 0;
+      found |= acquire(program_.completed + b) < of_block;
+    }
+    return found;
+  }
+
+  template <class Waits>
+  PTO_DEVICE_INLINE bool await(uint64_t order, int32_t place, uint64_t awaited, const Waits& waits) {
+    for (uint64_t polls = 0;; ++polls) {
+      if (any(thread() == 0 && acquire(program_.limit) <= order)) return false;
+      if (!any(waits())) return true;
+      if (polls == program_.max_polls) {
+        end({order, order / 2, awaited, Cause::kStuck, place, 0, 0});
+        return false;
+      }
+      pause();
+    }
+  }
+
+  PTO_DEVICE void end(const Failure& failure) {
+    has_ended_ = true;
+    if (thread() != 0) return;
+    program_.failures[block()] = failure;
+    lower_to(program_.limit, failure.order);
+  }
+
+  const Program program_;
+  TaskContext context_;
+  uint64_t next_ = 0, floor_ = 0, num_completed_ = 0, num_flushed_ = 0;
+  bool has_ended_ = false;
+};
+
+/// The tasks of the first `count` iterations of a loop that began with task `begin` and makes `per` tasks in
+/// each of them, as a number that all are below; at most `last` + 1.
+PTO_DEVICE_INLINE uint64_t before_iteration(uint64_t begin, uint64_t per, int64_t count, int64_t last) {
+  if (count <= 0) return 0;
+  const uint64_t until = begin + static_cast<uint64_t>(count) * per;
+  return until < static_cast<uint64_t>(last + 1) ? until : static_cast<uint64_t>(last + 1);
+}
+
+namespace scalar {
+
+PTO_DEVICE_INLINE int64_t b1(int64_t a, bool&) { return a != 0; }
+/// `a`, unless it lies outside [0, limit].
+PTO_DEVICE_INLINE int64_t within(int64_t a, int64_t limit, bool& failed) {
+  failed |= a < 0 || a > limit;
+  return a;
+}
+
+/// The element of a tensor that decides what runs; outside of it, or of i64, is a failure.
+template <class T, class... Indices>
+PTO_DEVICE_INLINE int64_t element(const Array& array, bool& failed, Indices... indices) {
+  const int64_t at[] = {indices...};
+  int64_t offset = 0;
+  for (int d = 0; d < static_cast<int>(sizeof...(indices)); ++d) {
+    if (at[d] < 0 || at[d] >= array.shape[d]) {
+      failed = true;
+      return 0;
+    }
+    offset += at[d] * array.stride[d];
+  }
+  const T value = static_cast<const volatile T*>(array.data)[offset];
+  failed |= sizeof(T) == 8 && T(-1) > T(0) && static_cast<int64_t>(value) < 0;
+  return static_cast<int64_t>(value);
+}
+
+}  // namespace scalar
+
+}  // namespace pto::wsp::cuda

@@ -1,0 +1,1 @@
+"""The target `cuda`: kernels as device functions of a thread block."""

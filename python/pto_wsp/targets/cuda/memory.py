@@ -1,0 +1,143 @@
+"""Where tiles lie in the shared memory of a block, and which loops the steps of a group become.
+
+Buffers of tiles that are not in use at the same time share memory (`analysis/buffers.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pto_wsp.analysis.buffers import Lifetimes, LiveBuffer, live_at_peak, pack, round_up
+from pto_wsp.analysis.steps import REDUCTIONS, Step
+from pto_wsp.ir.effects import tile_written, tiles_read
+from pto_wsp.ir.kernel import Assign, Instr, KernelFunction, Load, Store
+from pto_wsp.isa.forms import ADDS_ONTO, IN_PLACE
+from pto_wsp.isa.table import TABLE
+from pto_wsp.support.record import record
+from pto_wsp.targets.c_style.lifetimes import uses
+from pto_wsp.targets.c_style.plan import Alone, Group, Node, steps_of, walk_nodes
+from pto_wsp.types.tile import TileType
+
+ROW_BYTES = 16
+"""Rows of tiles begin at multiples of it, the largest asynchronous copy: `kCopyBytes` of device.hpp."""
+
+SHARED_BYTES = 163 * 1024
+"""Shared memory that a block can have on devices of compute capability 8.0; later ones have as much."""
+
+
+@record
+class SharedMemory:
+    """Places in shared memory.
+
+    Attributes:
+        offsets: bytes from the start, for every tile that needs memory.
+        results: offsets of results that must not be made where they belong, by the id of the instruction.
+        total_bytes: what the kernel needs.
+        peak: what is in use together when it takes most.
+    """
+
+    offsets: Mapping[str, int]
+    results: Mapping[int, int]
+    total_bytes: int
+    peak: tuple[LiveBuffer, ...]
+
+
+@dataclass(slots=True)
+class Segment:
+    """Steps of a group that share a loop, and the reductions after it."""
+
+    elementwise: list[tuple[int, Step]] = field(default_factory=list)
+    folds: list[tuple[int, Step]] = field(default_factory=list)
+
+
+def row_stride(tile: TileType) -> int:
+    """Return the elements between rows of a tile; a single column is contiguous."""
+    return (
+        1 if tile.cols == 1 else round_up(tile.cols * tile.dtype.itemsize, ROW_BYTES) // tile.dtype.itemsize
+    )
+
+
+def tile_bytes(tile: TileType) -> int:
+    """Return the bytes of a tile in shared memory."""
+    return tile.rows * row_stride(tile) * tile.dtype.itemsize
+
+
+def is_fold(step: Step) -> bool:
+    """Return whether a step is a reduction."""
+    return isinstance(step.stmt, Instr) and TABLE[step.stmt.op].form in REDUCTIONS
+
+
+def segments(group: Group) -> list[Segment]:
+    """Return the loops of a group.
+
+    A step that overwrites what a reduction reads begins another one, and so does a second store: the windows
+    of both may overlap.
+    """
+    found = [Segment()]
+    for number, step in enumerate(group.steps):
+        if isinstance(step.stmt, Load | Assign):
+            continue
+        if is_fold(step):
+            found[-1].folds.append((number, step))
+            continue
+        folded = {tile for _, fold in found[-1].folds for tile in tiles_read(fold.stmt)}
+        is_stored = any(isinstance(other.stmt, Store) for _, other in found[-1].elementwise)
+        if tile_written(step.stmt) in folded or (is_stored and isinstance(step.stmt, Store)):
+            found.append(Segment())
+        found[-1].elementwise.append((number, step))
+    return found
+
+
+def kept_tiles(group: Group, parts: Sequence[Segment], index: int) -> list[str]:
+    """Return the tiles that the loop of a segment writes to memory."""
+    made = [tile for _, step in parts[index].elementwise if (tile := tile_written(step.stmt)) is not None]
+    needed = set(group.steps[-1].live)
+    needed |= {tile for _, fold in parts[index].folds for tile in tiles_read(fold.stmt)}
+    for part in parts[index + 1 :]:
+        needed |= {tile for _, step in (*part.elementwise, *part.folds) for tile in tiles_read(step.stmt)}
+    return [tile for tile in dict.fromkeys(made) if tile in needed]
+
+
+def assign_memory(kernel: KernelFunction, nodes: Sequence[Node]) -> SharedMemory:
+    """Return the places of a planned kernel's tiles."""
+    types = dict(kernel.tiles)
+    lifetimes = Lifetimes()
+    lifetimes.visit(uses(nodes))
+    blocks = [
+        LiveBuffer(tile, tile_bytes(types[tile]), *lifetimes.spans[tile])
+        for tile in sorted(_tiles_in_memory(nodes), key=lambda t: (lifetimes.spans[t], t))
+    ]
+    for node in walk_nodes(nodes):
+        if isinstance(node, Alone) and isinstance(node.step.stmt, Instr) and needs_result(node.step.stmt):
+            size = tile_bytes(types[node.step.stmt.dst])
+            blocks.append(LiveBuffer(id(node.step.stmt), size, *lifetimes.nodes[id(node)]))
+    total = pack(blocks)
+    offsets = {block.key: block.offset for block in blocks if isinstance(block.key, str)}
+    results = {block.key: block.offset for block in blocks if isinstance(block.key, int)}
+    return SharedMemory(offsets, results, total, tuple(live_at_peak(blocks)))
+
+
+def needs_result(instr: Instr) -> bool:
+    """Return whether an instruction on whole tiles must not make its result where an operand lies."""
+    form = TABLE[instr.op].form
+    return form not in IN_PLACE and instr.dst in (instr.tiles[1:] if form in ADDS_ONTO else instr.tiles)
+
+
+def _tiles_in_memory(nodes: Sequence[Node]) -> set[str]:
+    found: set[str] = set()
+    for node in walk_nodes(nodes):
+        if isinstance(node, Group):
+            parts = segments(node)
+            for index in range(len(parts)):
+                found.update(kept_tiles(node, parts, index))
+        found.update(_made_whole(node))
+    return found
+
+
+def _made_whole(node: Node) -> Iterator[str]:
+    """Yield the tiles that a node makes other than in a loop over elements."""
+    for step in steps_of(node):
+        tile = tile_written(step.stmt)
+        if tile is not None and (isinstance(node, Alone) or isinstance(step.stmt, Load) or is_fold(step)):
+            yield tile

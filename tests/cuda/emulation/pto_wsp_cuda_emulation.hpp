@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A thread block on one thread of the host, for tests: the second bodies of pto/wsp/tile/cuda/device.hpp.
+///
+/// The threads of a block are fibers. A fiber runs until it waits; then one of the fibers that can go on is
+/// chosen at random. Asynchronous copies happen when they are waited for, last one first. A barrier that not
+/// all threads reach ends the process with a message. ThreadSanitizer sees each fiber as a thread.
+#pragma once
+
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#define PTO_UNCHECKED __attribute__((no_sanitize("thread")))
+#else
+#define PTO_UNCHECKED
+#endif
+
+namespace pto::wsp::cuda::emulation {
+
+inline constexpr int kThreads = 64, kWarpThreads = 32, kMaxCopies = 4096;
+inline constexpr size_t kStackBytes = 128 * 1024;
+
+enum class Wait : uint8_t { none, block, block_any, warp, done };
+
+struct Copy {
+  void* to;
+  const void* from;
+  int bytes;
+};
+
+struct Fiber {
+  ucontext_t context;
+  char* stack;
+  Wait wait;
+  bool vote;
+  int phase;
+  uint64_t slots[2];
+  Copy* copies;
+  int num_copies;
+  int32_t result;
+#if defined(__SANITIZE_THREAD__)
+  void* tsan;
+#endif
+};
+
+struct Block {
+  Fiber fibers[kThreads];
+  ucontext_t scheduler;
+  int current;
+  bool vote;
+  uint64_t random;
+  int ready[kThreads], num_ready;
+  int32_t (*body)(void*);
+  void* argument;
+#if defined(__SANITIZE_THREAD__)
+  void* tsan_scheduler;
+#endif
+};
+
+inline thread_local Block* block = nullptr;
+
+[[noreturn]] inline void broken(const char* what) {
+  fprintf(stderr, "cuda emulation: %s\n", what);
+  abort();
+}
+
+PTO_UNCHECKED inline void switch_to(ucontext_t* from, ucontext_t* to, [[maybe_unused]] void* tsan) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(tsan, __tsan_switch_to_fiber_no_sync);
+#endif
+  swapcontext(from, to);
+}
+
+PTO_UNCHECKED inline void leave(Wait wait, [[maybe_unused]] void* meeting) {
+  Block& b = *block;
+  Fiber& fiber = b.fibers[b.current];
+  fiber.wait = wait;
+#if defined(__SANITIZE_THREAD__)
+  __tsan_release(meeting);
+  switch_to(&fiber.context, &b.scheduler, b.tsan_scheduler);
+  __tsan_acquire(meeting);
+#else
+  switch_to(&fiber.context, &b.scheduler, nullptr);
+#endif
+}
+
+inline thread_local uint32_t own_number = 0, own_blocks = 1;
+
+inline uint32_t block_number() { return own_number; }
+inline uint32_t num_blocks() { return own_blocks; }
+inline void pause() { sched_yield(); }
+
+PTO_UNCHECKED inline int thread() { return block->current; }
+inline int threads() { return kThreads; }
+
+PTO_UNCHECKED inline void sync() { leave(Wait::block, &block->vote); }
+PTO_UNCHECKED inline bool any(bool holds) {
+  block->fibers[block->current].vote = holds;
+  leave(Wait::block_any, &block->vote);
+  return block->vote;
+}
+
+template <class T>
+PTO_UNCHECKED T exchange(T value, int mask) {
+  static_assert(sizeof(T) <= 8, "a slot has 8 bytes");
+  Block& b = *block;
+  const int self = b.current, warp = self / kWarpThreads;
+  Fiber& fiber = b.fibers[self];
+  // A fiber meets the others of its warp before it writes this slot again.
+  const int phase = fiber.phase ^= 1;
+  uint64_t bits = 0;
+  memcpy(&bits, &value, sizeof value);
+  fiber.slots[phase] = bits;
+  leave(Wait::warp, &b.fibers[warp * kWarpThreads].slots);
+  bits = b.fibers[self ^ mask].slots[phase];
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+PTO_UNCHECKED inline void copy_later(void* to, const void* from, int bytes) {
+  const auto misplaced = [bytes](const void* at) { return reinterpret_cast<uintptr_t>(at) % bytes != 0; };
+  if (misplaced(to) || misplaced(from)) broken("an asynchronous copy is not aligned");
+  Fiber& fiber = block->fibers[block->current];
+  if (fiber.num_copies == kMaxCopies) broken("too many asynchronous copies of one thread");
+  fiber.copies[fiber.num_copies++] = {to, from, bytes};
+}
+
+template <class T>
+inline void copy_element(const Copy& copy) {
+  *static_cast<T*>(copy.to) = *static_cast<const T*>(copy.from);
+}
+inline void make_copy(const Copy& copy) {
+  for (int at = 0; at < copy.bytes; at += 4) {
+    copy_element<uint32_t>({static_cast<char*>(copy.to) + at, static_cast<const char*>(copy.from) + at, 4});
+  }
+}
+PTO_UNCHECKED inline void finish_copies() {
+  Fiber& fiber = block->fibers[block->current];
+  while (fiber.num_copies > 0) make_copy(fiber.copies[--fiber.num_copies]);
+}
+
+PTO_UNCHECKED inline void run_fiber() {
+  Block& b = *block;
+  Fiber& fiber = b.fibers[b.current];
+  fiber.result = b.body(b.argument);
+  if (fiber.result == 0 && fiber.num_copies > 0) broken("a kernel returns before its copies are done");
+  fiber.num_copies = 0;
+  leave(Wait::done, &b.vote);
+}
+
+PTO_UNCHECKED inline uint64_t next_random(Block& b) {
+  b.random ^= b.random << 13;
+  b.random ^= b.random >> 7;
+  b.random ^= b.random << 17;
+  return b.random;
+}
+
+/// Makes the fibers of [first, first + count) ready if all of them wait for the same.
+PTO_UNCHECKED inline bool release(Block& b, int first, int count) {
+  const Wait wait = b.fibers[first].wait;
+  if (wait == Wait::none || wait == Wait::done || (wait == Wait::warp && count > kWarpThreads)) return false;
+  if (wait != Wait::warp && count <= kWarpThreads) return false;
+  bool vote = false;
+  for (int t = first; t < first + count; ++t) {
+    if (b.fibers[t].wait != wait) return false;
+    vote |= b.fibers[t].vote;
+  }
+  b.vote = wait == Wait::block_any ? vote : b.vote;
+  for (int t = first; t < first + count; ++t) {
+    b.fibers[t].wait = Wait::none;
+    b.ready[b.num_ready++] = t;
+  }
+  return true;
+}
+
+PTO_UNCHECKED inline bool release_any(Block& b) {
+  if (release(b, 0, kThreads)) return true;
+  bool found = false;
+  for (int first = 0; first < kThreads; first += kWarpThreads) found |= release(b, first, kWarpThreads);
+  return found;
+}
+
+/// The block of a thread, whose memory is used again.
+struct OwnBlock {
+  Block* block = static_cast<Block*>(calloc(1, sizeof(Block)));
+
+  OwnBlock() {
+    block->random = 88172645463325252u ^ reinterpret_cast<uintptr_t>(this);
+    for (Fiber& fiber : block->fibers) {
+      fiber.stack = static_cast<char*>(malloc(kStackBytes));
+      fiber.copies = static_cast<Copy*>(malloc(kMaxCopies * sizeof(Copy)));
+    }
+  }
+  ~OwnBlock() {
+    for (Fiber& fiber : block->fibers) {
+      free(fiber.stack);
+      free(fiber.copies);
+    }
+    free(block);
+  }
+};
+
+inline Block& own_block() {
+  thread_local OwnBlock own;
+  return *own.block;
+}
+
+/// Runs `body` in all threads of a block; the result is that of all threads.
+PTO_UNCHECKED inline int32_t run_block(int32_t (*body)(void*), void* argument) {
+  Block& b = own_block();
+  block = &b;
+  b.body = body;
+  b.argument = argument;
+  b.num_ready = 0;
+#if defined(__SANITIZE_THREAD__)
+  b.tsan_scheduler = __tsan_get_current_fiber();
+#endif
+  for (int t = 0; t < kThreads; ++t) {
+    Fiber& fiber = b.fibers[t];
+    getcontext(&fiber.context);
+    fiber.context.uc_stack = {fiber.stack, 0, kStackBytes};
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, run_fiber, 0);
+    fiber.wait = Wait::none;
+    fiber.phase = 0;
+    fiber.num_copies = 0;
+    b.ready[b.num_ready++] = t;
+#if defined(__SANITIZE_THREAD__)
+    fiber.tsan = __tsan_create_fiber(0);
+    __tsan_release(&b);
+#endif
+  }
+  do {
+    while (b.num_ready > 0) {
+      const int at = static_cast<int>(next_random(b) % static_cast<uint64_t>(b.num_ready));
+      b.current = b.ready[at];
+      b.ready[at] = b.ready[--b.num_ready];
+#if defined(__SANITIZE_THREAD__)
+      switch_to(&b.scheduler, &b.fibers[b.current].context, b.fibers[b.current].tsan);
+#else
+      switch_to(&b.scheduler, &b.fibers[b.current].context, nullptr);
+#endif
+    }
+  } while (release_any(b));
+  for (Fiber& fiber : b.fibers) {
+    if (fiber.wait != Wait::done) broken("not all threads of the block reach a barrier");
+    if (fiber.result != b.fibers[0].result) broken("threads of the block return different numbers");
+#if defined(__SANITIZE_THREAD__)
+    __tsan_destroy_fiber(fiber.tsan);
+#endif
+  }
+#if defined(__SANITIZE_THREAD__)
+  __tsan_acquire(&b.vote);
+#endif
+  block = nullptr;
+  return b.fibers[0].result;
+}
+
+}  // namespace pto::wsp::cuda::emulation

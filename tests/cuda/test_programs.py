@@ -1,0 +1,261 @@
+"""Programs that blocks run themselves, emulated: the bits of the same kernels in program order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from hypothesis import given, note
+
+from examples.cookbook import mixture_of_experts as mixture
+from pto_wsp import (
+    DYN,
+    Dense,
+    In,
+    Out,
+    P,
+    Ragged,
+    Scalar,
+    Tensor,
+    Tile,
+    f32,
+    group_by,
+    i32,
+    i64,
+    kernel,
+    pto,
+    workload,
+)
+from pto_wsp.errors import RunError
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.printer import print_workload
+from pto_wsp.ir.verify import verify
+from pto_wsp.runtime.engine import EngineRunner
+from pto_wsp.runtime.outcome import RunRequest
+from pto_wsp.runtime.prepared import Prepared
+from pto_wsp.support.record import replace
+from tests.cuda.emulated import EmulatedCuda
+from tests.cuda.emulated_program import CAUSES, EmulatedProgram
+from tests.generators import dynamic_workloads, workloads
+from tests.generators.drawing import tries
+
+BLOCKS = (1, 2, 3, 5)
+
+
+@kernel
+def add(a: In[Tile[4, 32, f32]], b: In[Tile[4, 32, f32]], y: Out[Tile[4, 32, f32]]):
+    pto.store(y, a + b)
+
+
+@kernel
+def scale(a: In[Tile[4, 32, f32]], y: Out[Tile[4, 32, f32]], by: Scalar[f32]):
+    pto.store(y, a * by)
+
+
+@kernel
+def attend(
+    q: In[Tile[4, 32, f32]],
+    k: In[Tensor[f32, DYN, 32]],
+    v: In[Tensor[f32, DYN, 32]],
+    o: Out[Tile[4, 32, f32]],
+):
+    m, total, acc = pto.full((4, 1), -np.inf), pto.zeros((4, 1)), pto.zeros((4, 32))
+    for r in pto.tiles(k.rows, 16):
+        s = pto.matmul(q, k[r].T) * 0.2
+        m_new = pto.maximum(m, pto.rowmax(s))
+        p, alpha = pto.exp(s - m_new), pto.exp(m - m_new)
+        total, acc, m = total * alpha + pto.rowsum(p), acc * alpha + pto.matmul(p, v[r]), m_new
+    pto.store(o, acc / total)
+
+
+@workload
+def chain(X: Tensor[f32, "n", 4, 32], Y: Tensor[f32, "n", 4, 32], Z: Tensor[f32, "n", 4, 32]):
+    for i in P("n"):
+        scale[i](a=X[i], y=Y[i], by=2.0)
+    for i in P("n"):
+        add[i](a=X[i], b=Y[i], y=Z[i])
+    for i in P.range(3):
+        add[i](a=Z[0], b=Z[i], y=Z[0])
+
+
+@workload
+def decode(
+    kv: Ragged["batch"],
+    Q: Tensor[f32, "batch", 2, 4, 32],
+    K: Tensor[f32, "tokens", 2, 32],
+    V: Tensor[f32, "tokens", 2, 32],
+    Y: Tensor[f32, "batch", 2, 4, 32],
+):
+    for b, h in P("batch", Dense[2]):
+        attend[b, h](q=Q[b, h], k=K[kv[b], h], v=V[kv[b], h], o=Y[b, h])
+
+
+def test_a_chain_of_loops() -> None:
+    program = EmulatedProgram(chain.compile("interp").module)
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((7, 4, 32)).astype(np.float32)
+    z = x + x * 2
+    for i in range(3):
+        z[0] = z[0] + z[i]
+    for blocks in BLOCKS:
+        found = {"X": x.copy(), "Y": np.empty_like(x), "Z": np.empty_like(x)}
+        assert program(blocks, found) is None
+        np.testing.assert_array_equal(found["Z"], z)
+        assert sum(program.completed) == 7 + 7 + 3
+
+
+def test_ragged_decode() -> None:
+    program = EmulatedProgram(decode.compile("interp").module)
+    rng = np.random.default_rng(2)
+    lengths = [5, 33, 0, 16]
+    q = rng.standard_normal((4, 2, 4, 32)).astype(np.float32)
+    k, v = rng.standard_normal((2, sum(lengths), 2, 32)).astype(np.float32)
+    results = []
+    for blocks in BLOCKS:
+        o = np.zeros_like(q)
+        assert program(blocks, {"kv": Ragged.lengths(lengths), "Q": q, "K": k, "V": v, "Y": o}) is None
+        results.append(o)
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0], other)
+    wanted = np.zeros_like(q)
+    decode.compile("interp")(kv=Ragged.lengths(lengths), Q=q, K=k, V=v, Y=wanted)
+    np.testing.assert_allclose(results[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+def without_workspaces(module: Module) -> Module:
+    """Return a module whose tasks ask for no workspace, which the target refuses."""
+
+    def change(body: Iterable[w.Node]) -> Iterable[w.Node]:
+        for node in body:
+            yield replace(node, workspace=None) if isinstance(node, w.Task) else w.rebuild(node, change)
+
+    entry = module.entry_workload
+    return replace(module, workloads=(replace(entry, body=tuple(change(entry.body))),))
+
+
+def run_both(module: Module, arrays: Callable[[], dict[str, np.ndarray]], sizes: dict[str, int]) -> None:
+    """Compare a program with the engine's walk of the same kernels on one worker."""
+    engine = EngineRunner(Prepared(verify(module), EmulatedCuda()), EmulatedCuda())
+    program = EmulatedProgram(module)
+    wanted, error = arrays(), None
+    try:
+        engine.run(RunRequest([*wanted.values()], list(sizes.values()), 1))
+    except RunError as failed:
+        error = failed
+    for blocks in BLOCKS:
+        found = arrays()
+        failure = program(blocks, {**found, **sizes})
+        assert (failure is None) == (error is None), (error, failure and CAUSES[failure.cause])
+        for name in wanted:
+            np.testing.assert_array_equal(found[name], wanted[name], err_msg=f"{name}, {blocks} blocks")
+
+
+@tries(8, compiles=True)
+@given(workloads.samples())
+def test_random_workloads(sample: workloads.Sample) -> None:
+    note(str(sample.module))
+    run_both(sample.module, sample.arrays, sample.sizes)
+
+
+@tries(8, compiles=True)
+@given(dynamic_workloads.samples())
+def test_random_workloads_in_which_data_decides(sample: dynamic_workloads.Sample) -> None:
+    note(print_workload(sample.module.entry_workload))
+    run_both(without_workspaces(sample.module), sample.arrays, {"n": 5})
+
+
+def test_waits_are_numbers_of_tasks() -> None:
+    """A loop waits for the iterations that it reads, not for the whole loop before it."""
+    program = EmulatedProgram(chain.compile("interp").module)
+    assert "before_iteration(begin_0, per_0, s_i_1 + 1, last_0)" in program.code.walk.text
+
+
+def test_missing_waits_change_results() -> None:
+    """The tasks of all blocks but the first are delayed, so that others overtake them."""
+    changes = {
+        "if (!run.wait(": "if (block() > 0) for (int k = 0; k < 3000; ++k) pause();\n if (false && !run.wait("
+    }
+    program, right = (EmulatedProgram(chain.compile("interp").module, change=c) for c in (changes, {}))
+    x = np.random.default_rng(1).standard_normal((7, 4, 32)).astype(np.float32)
+
+    def result(each: EmulatedProgram) -> np.ndarray:
+        found = {"X": x.copy(), "Y": np.zeros_like(x), "Z": np.zeros_like(x)}
+        assert each(3, found) is None
+        return found["Z"]
+
+    wanted = result(right)
+    assert any(not np.array_equal(result(program), wanted) for _ in range(100))
+
+
+@kernel
+def shifted(a: In[Tensor[f32, 4, 32]], y: Out[Tile[4, 32, f32]], first: Scalar[i64]):
+    pto.store(y, a[first : first + 4])
+
+
+@workload
+def checked(X: Tensor[f32, "n", 4, 32], Y: Tensor[f32, "n", 4, 32], L: Tensor[i32, "n"]):
+    for i in P("n"):
+        shifted[i](a=X[i], y=Y[i], first=L[i])
+
+
+@workload
+def outside(X: Tensor[f32, "n", 4, 32], Y: Tensor[f32, "m", 4, 32]):
+    for i in P("n"):
+        scale[i](a=X[i], y=Y[i], by=2.0)
+
+
+def test_regions_are_checked_before_any_task_runs() -> None:
+    program = EmulatedProgram(outside.compile("interp").module)
+    x, y = np.ones((9, 4, 32), np.float32), np.zeros((7, 4, 32), np.float32)
+    failure = program(2, {"X": x, "Y": y})
+    assert failure is not None and CAUSES[failure.cause] == "region"
+    assert failure.task == 7 and not y.any() and sum(program.completed) == 0
+
+
+def test_a_stalled_run_names_its_task() -> None:
+    """A counter that never advances: the watchdog ends the run and says what is waited for."""
+    changes = {"run.complete();": "if (run.next() != 3) run.complete();"}
+    program = EmulatedProgram(chain.compile("interp").module, change=changes)
+    x = np.ones((7, 4, 32), np.float32)
+    failure = program(2, {"X": x, "Y": x.copy(), "Z": x.copy()}, max_polls=20000)
+    assert failure is not None and CAUSES[failure.cause] == "stuck"
+    assert failure.awaited > 2
+
+
+def test_the_first_failed_check_counts() -> None:
+    program = EmulatedProgram(checked.compile("interp").module)
+    x = np.ones((9, 4, 32), np.float32)
+    for blocks in BLOCKS:
+        y = np.zeros_like(x)
+        first = np.array([0, 0, 0, 0, 0, 1, 0, -1, 0], np.int32)
+        failure = program(blocks, {"X": x, "Y": y, "L": first})
+        assert failure is not None and CAUSES[failure.cause] == "check"
+        assert failure.task == 5 and failure.code == 1
+        assert y[:5].all() and not y[5].any()
+
+
+def test_experts_that_the_run_chooses() -> None:
+    """A task sorts tokens by expert; loops and lists of rows follow from its result."""
+    program = EmulatedProgram(mixture.moe.compile("interp").module)
+    for blocks in BLOCKS:
+        expert, y = np.empty_like(mixture.expert), np.zeros_like(mixture.y)
+        values = {"X": mixture.x, "Router": mixture.router, "W": mixture.w, "Expert": expert, "Y": y}
+        assert program(blocks, values) is None
+        np.testing.assert_array_equal(expert, mixture.expert)
+        np.testing.assert_allclose(y, mixture.y, atol=1e-4)
+
+
+def test_a_key_that_is_no_group_fails() -> None:
+    @workload
+    def grouped(K: Tensor[i32, "n"], X: Tensor[f32, "n", 4, 32], Y: Tensor[f32, "n", 4, 32]):
+        groups = group_by(K, num_groups=3)
+        for g in P(3):
+            for t in P(groups[g].extent):
+                scale[g, t](a=X[g], y=Y[g], by=2.0)
+
+    program = EmulatedProgram(grouped.compile("interp").module)
+    x = np.ones((5, 4, 32), np.float32)
+    failure = program(2, {"K": np.array([0, 1, 7, 2, 9], np.int32), "X": x, "Y": np.zeros_like(x)})
+    assert failure is not None and CAUSES[failure.cause] == "check" and failure.code == 2
+    assert list(program.monitors[0].values[:3]) == [2, 7, 3]

@@ -116,7 +116,7 @@ def main() -> None:
         error = float(np.abs(batch.Y - expected(batch)).max())
         assert error < TOLERANCE, error
         found = simulate(replicas, batch)
-        print(f"{replicas} replicas: a block every {found.interval:,.0f} cycles, waits for `{found.bottleneck}`")
+        print(f"{replicas} replicas: {found.interval:,.0f} cycles per block, limited by `{found.bottleneck}`")
 
 
 if __name__ == "__main__":

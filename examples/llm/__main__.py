@@ -26,8 +26,10 @@ from examples.llm.engine import Engine, TooLong
 from examples.llm.model import Model, load
 from examples.llm.sampling import GREEDY, Sampling
 from examples.llm.tokenizer import Stream, Text
-from pto_wsp import f32, i8
+from pto_wsp import bf16, f32, i8
 from pto_wsp.errors import PtoError
+
+CACHES = {"f32": f32, "bf16": bf16, "i8": i8}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -81,6 +83,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--ignore-eos", action="store_true", help="go on after a token that ends an answer")
     parser.add_argument("--drafts", type=int, default=0, metavar="N", help="most tokens to guess per step")
     parser.add_argument("--activations", choices=["f32", "i8"], default="f32", help="of products")
+    parser.add_argument("--cache", choices=list(CACHES), default="f32", help="of keys and values")
     parser.add_argument("--pages", type=int, default=0, metavar="N", help="of the cache, 64 positions each")
     parser.add_argument(
         "--workers", type=int, default=None, metavar="N", help="threads; all cores by default"
@@ -108,7 +111,7 @@ def run(options: argparse.Namespace) -> None:
     note("")
     pages = options.pages or max(2 * packed.config.context // 64, 16)
     activations = i8 if options.activations == "i8" else f32
-    model = Model(packed, activations, pages, workers=options.workers)
+    model = Model(packed, activations, pages, CACHES[options.cache], workers=options.workers)
     engine = Engine(model, drafts=options.drafts)
     if options.batch is not None:
         batch(engine, text, options)

@@ -9,10 +9,10 @@ import numpy as np
 
 from examples.llm.config import Config, UnknownModel
 from examples.llm.storage import FLOATS, Matrix, Storage, divisor
-from examples.llm.workload import ROLES, Embedding, Plan
+from examples.llm.weights import Embedding, Plan
 from pto_wsp import f32, panel_cols, u8
 from pto_wsp.types.dtype import DType
-from pto_wsp.types.quantised import FORMATS
+from pto_wsp.types.quantised import CHUNK, FORMATS
 
 
 @dataclass
@@ -58,17 +58,21 @@ class Packed:
     embedding: Embedding
     arrays: dict[str, np.ndarray]
 
-    def plan(self, activations: DType = f32) -> Plan:
+    def plan(self, activations: DType = f32, cache: DType = f32) -> Plan:
         """Return what a program is compiled for.
 
         Raises:
-            UnknownModel: activations of i8, and a matrix that is not quantised.
+            UnknownModel: activations of i8, and a matrix that is not quantised, or sizes that are not
+                in whole groups.
         """
         storages = [*(s for role in self.layers.values() for s in role), self.head]
         plain = {s.kind for s in storages if s.form is None}
         if activations is not f32 and plain:
             raise UnknownModel(f"activations of i8 need quantised matrices, found {', '.join(sorted(plain))}")
-        return Plan(self.config, self.layers, self.head, self.embedding, activations)
+        sizes = (self.config.hidden, self.config.dim, self.config.inner, self.config.shared)
+        if activations is not f32 and any(size % CHUNK for size in sizes):
+            raise UnknownModel(f"activations of i8 need sizes in multiples of {CHUNK}, found {sizes}")
+        return Plan(self.config, self.layers, self.head, self.embedding, activations, cache)
 
 
 def panel_width(role: str, config: Config) -> int:
@@ -81,6 +85,8 @@ def panel_width(role: str, config: Config) -> int:
             return config.dim
         case "Gate" | "Up":
             return divisor(config.inner, most, 32) or divisor(config.inner, most)
+        case "SharedGate" | "SharedUp":
+            return divisor(config.shared, most, 32) or divisor(config.shared, most)
         case "Head":
             found = divisor(config.vocab, most)
             return found if 2 * found >= most else most
@@ -93,8 +99,8 @@ def pack(checkpoint: Checkpoint, progress: Callable[[str], None] = lambda _: Non
     config = checkpoint.config
     layers: dict[str, tuple[Storage, ...]] = {}
     arrays: dict[str, np.ndarray] = {}
-    kinds, places = np.zeros((2, config.layers, len(ROLES)), np.int32)
-    for column, role in enumerate(ROLES):
+    kinds, places = np.zeros((2, config.layers, len(config.roles)), np.int32)
+    for column, role in enumerate(config.roles):
         progress(role)
         packed: dict[Storage, list[np.ndarray]] = {}
         for layer in range(config.layers):
@@ -137,9 +143,13 @@ def _vectors(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
         "QueryGain": (config.layers, 1, config.dim),
         "KeyGain": (config.layers, 1, config.dim),
     }
+    if config.experts:
+        dims["Router"] = (config.layers, config.hidden, config.experts + bool(config.shared))
     for role, heads in (("Query", config.heads), ("Key", config.kv_heads), ("Value", config.kv_heads)):
         dims[f"{role}Bias"] = (config.layers, heads if config.has_bias else 1, 1, config.dim)
     return {
-        name: given[name].astype(np.float32).reshape(shape) if name in given else np.zeros(shape, np.float32)
+        name: given[name].astype(np.float32, order="C").reshape(shape)
+        if name in given
+        else np.zeros(shape, np.float32)
         for name, shape in dims.items()
     }

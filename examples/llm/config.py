@@ -7,6 +7,15 @@ from typing import Any
 
 import numpy as np
 
+ROLES = ("Query", "Key", "Value", "Output", "Gate", "Up", "Down")
+"""Matrices of a layer."""
+
+SCALINGS = ("plain", "linear", "llama3", "yarn")
+"""Kinds of rotary positions."""
+
+SHARED_ROLES = ("SharedGate", "SharedUp", "SharedDown")
+"""Matrices of the expert that all tokens pass."""
+
 
 class UnknownModel(Exception):
     """A file needs something that these programs do not have; the message names it."""
@@ -18,10 +27,12 @@ class Rope:
 
     Attributes:
         theta: base of the frequencies.
-        kind: "plain", "linear" (positions divided by `factor`), or "llama3".
+        kind: "plain", "linear" (positions divided by `factor`), "llama3", or "yarn".
         factor: by which the context was extended.
-        low: of "llama3", waves longer than `original / low` positions are slowed by `factor`.
-        high: of "llama3", waves shorter than `original / high` stay.
+        low: waves longer than `original / low` positions are slowed by `factor`; waves of "llama3" between
+            both limits by a part of it, and the elements of "yarn" between both.
+        high: waves shorter than `original / high` stay.
+        scale: of "yarn", of cosines and sines; 0: 1 + ln(factor) / 10.
         original: context of the training before.
         factors: [dim / 2] divisors of the frequencies that a file holds, or empty.
     """
@@ -32,6 +43,7 @@ class Rope:
     low: float = 1.0
     high: float = 4.0
     original: int = 8192
+    scale: float = 0.0
     factors: tuple[float, ...] = ()
 
     def frequencies(self, dim: int) -> np.ndarray:
@@ -51,12 +63,25 @@ class Rope:
             waves = 2 * np.pi / found
             blend = (self.original / waves - self.low) / (self.high - self.low)
             return found * (1 / self.factor + np.clip(blend, 0, 1) * (1 - 1 / self.factor))
-        raise UnknownModel(f"rotary positions: expected plain, linear or llama3, found {self.kind!r}")
+        if self.kind == "yarn":
+            slowed = self._slowed(dim)
+            return found * (1 - slowed) + found / self.factor * slowed
+        raise UnknownModel(f"rotary positions: expected {', '.join(SCALINGS)}, found {self.kind!r}")
+
+    def _slowed(self, dim: int) -> np.ndarray:
+        """Return how much each pair of "yarn" is slowed, [dim / 2] from 0 to 1."""
+        places = [
+            dim * np.log(self.original / (turns * 2 * np.pi)) / (2 * np.log(self.theta))
+            for turns in (self.high, self.low)
+        ]
+        first, last = max(np.floor(places[0]), 0), min(np.ceil(places[1]), dim - 1)
+        return np.clip((np.arange(dim // 2) - first) / max(last - first, 0.001), 0, 1)
 
     def angles(self, dim: int, context: int) -> tuple[np.ndarray, np.ndarray]:
         """Return cosines and sines of every position, each [context, dim / 2] f32."""
         turns = np.arange(context)[:, None] * self.frequencies(dim)
-        return np.cos(turns).astype(np.float32), np.sin(turns).astype(np.float32)
+        scale = self.scale or 1 + np.log(self.factor) / 10 if self.kind == "yarn" else 1.0
+        return (np.cos(turns) * scale).astype(np.float32), (np.sin(turns) * scale).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -69,7 +94,7 @@ class Config:
         heads: heads of queries.
         kv_heads: heads of keys and values; it divides `heads`.
         dim: elements of a head, an even number.
-        inner: elements of the feed-forward network.
+        inner: elements of the feed-forward network, or of an expert.
         vocab: number of tokens.
         context: largest number of positions.
         epsilon: of the norms.
@@ -77,6 +102,10 @@ class Config:
         has_bias: queries, keys and values have a bias (Qwen2).
         has_head_norms: queries and keys are normalised per head (Qwen3).
         window: positions that a query attends to; 0: all.
+        experts: feed-forward networks of which the run chooses some per token; 0: one network for all tokens.
+        chosen: experts per token.
+        has_unit_gates: the factors of the chosen experts add up to 1, not those of all experts.
+        shared: inner elements of an expert that all tokens pass, with a factor of its own; 0: none.
         end: tokens that end an answer.
     """
 
@@ -93,12 +122,21 @@ class Config:
     has_bias: bool = False
     has_head_norms: bool = False
     window: int = 0
+    experts: int = 0
+    chosen: int = 0
+    has_unit_gates: bool = True
+    shared: int = 0
     end: tuple[int, ...] = ()
 
     @property
     def group(self) -> int:
         """Heads of queries per head of keys."""
         return self.heads // self.kv_heads
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Names of a layer's matrices. The rows of a matrix of experts are those of expert 0, then 1, ..."""
+        return ROLES + (SHARED_ROLES if self.shared else ())
 
     def to_json(self) -> dict[str, Any]:
         """Return every field, for `from_json`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,43 @@ ROLES = {
 }
 """Names of a layer's matrices in files."""
 
-ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+ROUTERS = {"Router": "mlp.gate", "SharedRouter": "mlp.shared_expert_gate"}
+"""Names of the matrices that choose experts."""
 
-KNOWN_TENSORS = {f"{name}.{kind}" for name in ROLES.values() for kind in ("weight", "bias")} | {
+QWEN_EXPERTS = {
+    "Gate": "mlp.experts.{e}.gate_proj",
+    "Up": "mlp.experts.{e}.up_proj",
+    "Down": "mlp.experts.{e}.down_proj",
+    "SharedGate": "mlp.shared_expert.gate_proj",
+    "SharedUp": "mlp.shared_expert.up_proj",
+    "SharedDown": "mlp.shared_expert.down_proj",
+}
+MIXTRAL_EXPERTS = {
+    "Router": "block_sparse_moe.gate",
+    "Gate": "block_sparse_moe.experts.{e}.w1",
+    "Up": "block_sparse_moe.experts.{e}.w3",
+    "Down": "block_sparse_moe.experts.{e}.w2",
+}
+
+ARCHITECTURES: dict[str, dict[str, str]] = {
+    "LlamaForCausalLM": {},
+    "MistralForCausalLM": {},
+    "Qwen2ForCausalLM": {},
+    "Qwen3ForCausalLM": {},
+    "MixtralForCausalLM": MIXTRAL_EXPERTS,
+    "Qwen2MoeForCausalLM": QWEN_EXPERTS,
+    "Qwen3MoeForCausalLM": QWEN_EXPERTS,
+}
+"""Architectures, and the names of matrices in which they differ; `{e}` is the number of an expert."""
+
+OTHER_TENSORS = {
     "input_layernorm.weight",
     "post_attention_layernorm.weight",
     "self_attn.q_norm.weight",
     "self_attn.k_norm.weight",
     "self_attn.rotary_emb.inv_freq",
 }
-"""Tensors of a layer; any other would change results, and is refused by name."""
+"""Tensors of a layer in addition to its matrices; any other would change results, and is refused by name."""
 
 BIASED = ("Query", "Key", "Value")
 
@@ -62,14 +90,16 @@ class ModelFolder:
         found = (self._fields.get("architectures") or ["none"])[0]
         if found not in ARCHITECTURES:
             raise UnknownModel(f"{path}: architecture: expected {', '.join(ARCHITECTURES)}, found {found!r}")
+        self._names = ROLES | ROUTERS | ARCHITECTURES[found]
         if self._fields.get("quantization_config"):
             kind = self._fields["quantization_config"].get("quant_method")
             raise UnknownModel(f"{path}: quantisation by {kind!r} is not supported; use a GGUF file")
         shards = [safe_open(file, "numpy") for file in sorted(path.glob("*.safetensors"))]
         self._shards = {name: shard for shard in shards for name in shard.keys()}
+        known = OTHER_TENSORS | {f"{n}.{kind}" for n in self._names.values() for kind in ("weight", "bias")}
         for name in self._shards:
-            parts = name.split(".", 3)
-            if parts[:2] == ["model", "layers"] and parts[3] not in KNOWN_TENSORS:
+            parts = re.sub(r"\bexperts\.\d+\.", "experts.{e}.", name).split(".", 3)
+            if parts[:2] == ["model", "layers"] and parts[3] not in known:
                 raise UnknownModel(f"{path}: tensor {name!r} is not one that these programs use")
 
     def _json(self, name: str) -> Any:
@@ -99,14 +129,14 @@ class ModelFolder:
         end = fields.get("eos_token_id")
         if (self._path / "generation_config.json").exists():
             end = self._json("generation_config.json").get("eos_token_id", end)
-        first = "model.layers.0."
+        experts, first = self._experts(), "model.layers.0."
         return Config(
             layers=fields["num_hidden_layers"],
             hidden=hidden,
             heads=heads,
             kv_heads=fields.get("num_key_value_heads") or heads,
             dim=fields.get("head_dim") or hidden // heads,
-            inner=fields["intermediate_size"],
+            inner=(experts and fields.get("moe_intermediate_size")) or fields["intermediate_size"],
             vocab=fields["vocab_size"],
             context=fields["max_position_embeddings"],
             epsilon=fields["rms_norm_eps"],
@@ -114,8 +144,25 @@ class ModelFolder:
             has_bias=f"{first}{ROLES['Query']}.bias" in self._shards,
             has_head_norms=f"{first}self_attn.q_norm.weight" in self._shards,
             window=self._window(),
+            experts=experts,
+            chosen=fields["num_experts_per_tok"] if experts else 0,
+            has_unit_gates=fields.get("norm_topk_prob", fields["architectures"][0] == "MixtralForCausalLM"),
+            shared=fields.get("shared_expert_intermediate_size") or 0,
             end=tuple(end if isinstance(end, list) else [] if end is None else [end]),
         )
+
+    def _experts(self) -> int:
+        """Return the number of experts, or 0.
+
+        Raises:
+            UnknownModel: some layers have experts, others do not.
+        """
+        fields = self._fields
+        if not ARCHITECTURES[fields["architectures"][0]]:
+            return 0
+        if fields.get("mlp_only_layers") or fields.get("decoder_sparse_step", 1) != 1:
+            raise UnknownModel("experts: expected them in every layer, found layers without")
+        return fields.get("num_local_experts") or fields["num_experts"]
 
     def _window(self) -> int:
         """Return the window of all layers.
@@ -148,18 +195,36 @@ class ModelFolder:
                     theta, "llama3", float(scaling["factor"]), float(scaling["low_freq_factor"]),
                     float(scaling["high_freq_factor"]), int(scaling["original_max_position_embeddings"]),
                 )  # fmt: skip
+            case "yarn":
+                return self._yarn(theta, scaling)
             case _:
-                raise UnknownModel(f"rotary positions: expected default, linear or llama3, found {kind!r}")
+                raise UnknownModel(
+                    f"rotary positions: expected default, linear, llama3, yarn, found {kind!r}"
+                )
+
+    def _yarn(self, theta: float, scaling: dict[str, Any]) -> Rope:
+        unknown = {"mscale", "mscale_all_dim"} & set(scaling)
+        if unknown or not scaling.get("truncate", True):
+            raise UnknownModel(f"rotary positions: `{min(unknown, default='truncate')}` is not supported")
+        original = scaling.get("original_max_position_embeddings") or self._fields["max_position_embeddings"]
+        return Rope(
+            theta, "yarn", float(scaling["factor"]), float(scaling.get("beta_slow") or 1),
+            float(scaling.get("beta_fast") or 32), int(original), float(scaling.get("attention_factor") or 0),
+        )  # fmt: skip
 
     def checkpoint(self) -> Checkpoint:
         """Return the model."""
         config = self.config()
         for role in ROLES:
-            if role not in BIASED and f"model.layers.0.{ROLES[role]}.bias" in self._shards:
-                raise UnknownModel(f"a bias of {ROLES[role]} is not supported")
+            if role not in BIASED and f"model.layers.0.{self._names[role]}.bias" in self._shards:
+                raise UnknownModel(f"a bias of {self._names[role]} is not supported")
 
         def matrix(role: str, layer: int) -> Matrix:
-            return self.matrix(f"model.layers.{layer}.{ROLES[role]}.weight")
+            name = f"model.layers.{layer}.{self._names[role]}.weight"
+            if "{e}" not in name:
+                return self.matrix(name)
+            each = [self.matrix(name.format(e=e)) for e in range(config.experts)]
+            return Matrix(each[0].kind, np.concatenate([m.array for m in each]), each[0].k)
 
         embedding = self.matrix("model.embed_tokens.weight")
         is_tied = self._fields.get("tie_word_embeddings", "lm_head.weight" not in self._shards)
@@ -184,6 +249,11 @@ class ModelFolder:
                 "QueryGain": layers("self_attn.q_norm.weight"),
                 "KeyGain": layers("self_attn.k_norm.weight"),
             }
+        if config.experts:
+            routers = [layers(f"{self._names['Router']}.weight")]
+            if config.shared:
+                routers.append(layers(f"{self._names['SharedRouter']}.weight"))
+            vectors["Router"] = np.concatenate(routers, axis=1).transpose(0, 2, 1)
         return vectors
 
     def _template(self) -> tuple[str, dict[str, str]]:

@@ -23,12 +23,22 @@ ROLES = {
     "Up": "ffn_up",
     "Down": "ffn_down",
 }
+EXPERT_ROLES = {
+    "Gate": "ffn_gate_exps",
+    "Up": "ffn_up_exps",
+    "Down": "ffn_down_exps",
+    "SharedGate": "ffn_gate_shexp",
+    "SharedUp": "ffn_up_shexp",
+    "SharedDown": "ffn_down_shexp",
+}
 """Names of a layer's matrices in files."""
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral")
-"""Architectures that these programs run; queries and keys of `llama` are permuted."""
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral", "qwen2moe", "qwen3moe")
+"""Architectures that these programs run. Queries and keys of `llama` are permuted; it may have experts."""
 
-KNOWN_TENSORS = {f"{name}.weight" for name in ROLES.values()} | {
+KNOWN_TENSORS = {f"{name}.weight" for name in (*ROLES.values(), *EXPERT_ROLES.values())} | {
+    "ffn_gate_inp.weight",
+    "ffn_gate_inp_shexp.weight",
     "attn_norm.weight",
     "ffn_norm.weight",
     "attn_q_norm.weight",
@@ -74,6 +84,8 @@ class GgufFile:
 
     def matrix(self, name: str) -> Matrix:
         """Return a matrix [n, k]."""
+        if name not in self._tensors:
+            raise UnknownModel(f"expected a tensor {name!r}, found none")
         tensor = self._tensors[name]
         kind, k = tensor.tensor_type.name.lower(), int(tensor.shape[0])
         if kind == "bf16":
@@ -81,11 +93,11 @@ class GgufFile:
         if kind not in FLOATS and kind not in BLOCK_BYTES:
             expected = ", ".join([*FLOATS, *BLOCK_BYTES])
             raise UnknownModel(f"tensor {name!r}: element type: expected {expected}, found {kind}")
-        return Matrix(kind, tensor.data, k)
+        return Matrix(kind, tensor.data.reshape(-1, tensor.data.shape[-1]), k)
 
     def vector(self, name: str) -> np.ndarray:
         """Return the values of a vector, f32."""
-        return self.matrix(name).array.astype(np.float32).reshape(-1)
+        return self.matrix(name).values().reshape(-1)
 
     def config(self) -> Config:
         """Return sizes and constants."""
@@ -95,6 +107,8 @@ class GgufFile:
         turned = int(self.value("{arch}.rope.dimension_count", dim))
         if turned != dim:
             raise UnknownModel(f"rotary positions of {turned} of {dim} elements are not supported")
+        experts = int(self.value("{arch}.expert_count", 0))
+        shared = f"blk.0.{EXPERT_ROLES['SharedGate']}.weight"
         end = {int(self.value("tokenizer.ggml.eos_token_id"))}
         end |= {int(n) for n in [self.value("tokenizer.ggml.eot_token_id")] if n is not None}
         return Config(
@@ -103,7 +117,10 @@ class GgufFile:
             heads=heads,
             kv_heads=int(self.value("{arch}.attention.head_count_kv", heads)),
             dim=dim,
-            inner=int(self.value("{arch}.feed_forward_length")),
+            inner=int(
+                (experts and self.value("{arch}.expert_feed_forward_length"))
+                or self.value("{arch}.feed_forward_length")
+            ),
             vocab=int(self._tensors["token_embd.weight"].shape[1]),
             context=int(self.value("{arch}.context_length")),
             epsilon=float(self.value("{arch}.attention.layer_norm_rms_epsilon")),
@@ -111,6 +128,10 @@ class GgufFile:
             has_bias="blk.0.attn_q.bias" in self._tensors,
             has_head_norms="blk.0.attn_q_norm.weight" in self._tensors,
             window=int(self.value("{arch}.attention.sliding_window", 0)),
+            experts=experts,
+            chosen=int(self.value("{arch}.expert_used_count", 0)),
+            has_unit_gates=self.architecture != "qwen2moe",
+            shared=int(self._tensors[shared].shape[1]) if shared in self._tensors else 0,
             end=tuple(sorted(end)),
         )
 
@@ -122,9 +143,17 @@ class GgufFile:
         kind = self.value("{arch}.rope.scaling.type", "none")
         if kind == "none":
             return Rope(theta, factors=factors)
-        if kind != "linear":
-            raise UnknownModel(f"rotary positions: expected none or linear, found {kind!r}")
-        return Rope(theta, "linear", float(self.value("{arch}.rope.scaling.factor")), factors=factors)
+        if kind not in ("linear", "yarn"):
+            raise UnknownModel(f"rotary positions: expected none, linear or yarn, found {kind!r}")
+        factor = float(self.value("{arch}.rope.scaling.factor"))
+        if kind == "linear":
+            return Rope(theta, "linear", factor, factors=factors)
+        for setting in ("attn_factor", "yarn_log_multiplier"):
+            if self.value(f"{{arch}}.rope.scaling.{setting}") is not None:
+                raise UnknownModel(f"rotary positions: `{setting}` is not supported")
+        fallback = self.value("{arch}.context_length")
+        original = int(self.value("{arch}.rope.scaling.original_context_length", fallback))
+        return Rope(theta, "yarn", factor, high=32.0, original=original, factors=factors)
 
     def order(self, heads: int, dim: int) -> np.ndarray:
         """Return the order of the outputs of queries or keys in which pairs are (i, i + dim / 2)."""
@@ -141,8 +170,10 @@ class GgufFile:
             "Key": self.order(config.kv_heads, config.dim),
         }
 
+        names = ROLES | (EXPERT_ROLES if config.experts else {})
+
         def matrix(role: str, layer: int) -> Matrix:
-            found = self.matrix(f"blk.{layer}.{ROLES[role]}.weight")
+            found = self.matrix(f"blk.{layer}.{names[role]}.weight")
             return found.rows(orders[role]) if role in orders else found
 
         embedding = self.matrix("token_embd.weight")
@@ -176,4 +207,8 @@ class GgufFile:
                 layers("attn_q_norm.weight"),
                 layers("attn_k_norm.weight"),
             )
+        if config.experts:
+            names = ["ffn_gate_inp.weight"] + ["ffn_gate_inp_shexp.weight"] * bool(config.shared)
+            routers = [layers(name).reshape(config.layers, -1, config.hidden) for name in names]
+            vectors["Router"] = np.concatenate(routers, axis=1).transpose(0, 2, 1)
         return vectors

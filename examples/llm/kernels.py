@@ -13,7 +13,24 @@ from typing import Any
 
 from examples.llm.config import Config
 from examples.llm.storage import Storage
-from pto_wsp import DYN, Constexpr, In, InOut, Out, Scalar, Tensor, Tile, f32, i8, i32, i64, kernel, pto, u8
+from pto_wsp import (
+    DYN,
+    Constexpr,
+    In,
+    InOut,
+    Out,
+    Scalar,
+    Tensor,
+    Tile,
+    bf16,
+    f32,
+    i8,
+    i32,
+    i64,
+    kernel,
+    pto,
+    u8,
+)
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.quantised import CHUNK, rounded_cols
 
@@ -52,6 +69,40 @@ class Activations:
         return Tile[ROWS, self.cols(cols), self.dtype]
 
 
+class CacheForm:
+    """How the cache keeps keys and values: as f32, as bf16, or as i8 with a scale per position and head.
+
+    Attributes:
+        dtype: of elements.
+        has_scales: elements are numbers of -127 to 127, whose scales are f32 in tensors of their own.
+        written: type of a kernel's parameter for the scales that it writes.
+        kept: inside kernels, returns rows as the cache keeps them.
+        widened: inside kernels, returns elements of the cache as f32.
+    """
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype, self.has_scales = dtype, dtype is i8
+        scales = Tensor[f32, DYN, PAGE]
+        self.written: Any = InOut[scales] if self.has_scales else In[scales]
+        self.kept: Any = {f32: _same, bf16: _as_bf16, i8: _as_i8}[dtype]
+        self.widened: Any = _same if dtype is f32 else _as_f32
+
+
+def _as_bf16(x: Any) -> Any:
+    """Return a tile as bf16."""
+    return pto.cast(x, bf16)
+
+
+def _as_i8(x: Any) -> Any:
+    """Return a tile as i8, rounded half to even; NaN, of a row of zeros, is 0."""
+    return pto.cast(x, i8, rmode="rint")
+
+
+def _as_f32(x: Any) -> Any:
+    """Return a tile as f32."""
+    return pto.cast(x, f32)
+
+
 def _same(x: Any) -> Any:
     """Return the tile itself."""
     return x
@@ -73,13 +124,16 @@ def product_with(storage: Storage) -> Any:
 # --- linear layers: a task has at most ROWS rows, and the panels of one head or one panel ---
 
 
-def turned_kernel(storage: Storage, activations: Activations, config: Config, is_key: bool) -> Any:
+def turned_kernel(
+    storage: Storage, activations: Activations, config: Config, form: CacheForm, is_key: bool
+) -> Any:
     """Return the kernel that makes one head of queries, or of keys in their places of the cache.
 
     The two panels of a head hold its halves. They get their bias, are normalised, and turn by the angles.
     """
     DIM, HALF, EPSILON = config.dim, config.dim // 2, config.epsilon
-    HAS_BIAS, HAS_NORM = config.has_bias, config.has_head_norms
+    HAS_BIAS, HAS_NORM, HAS_SCALES = config.has_bias, config.has_head_norms, form.has_scales
+    kept = form.kept
     product = product_with(storage)
 
     def head(x: Any, w: Any, bias: Any, gain: Any, cos: Any, sin: Any) -> Any:
@@ -116,21 +170,27 @@ def turned_kernel(storage: Storage, activations: Activations, config: Config, is
         cos: In[Tile[ROWS, HALF, f32]],
         sin: In[Tile[ROWS, HALF, f32]],
         place: In[Tensor[i32, DYN, 2]],
-        out: InOut[Tensor[f32, DYN, DIM, PAGE]],
+        out: InOut[Tensor[form.dtype, DYN, DIM, PAGE]],
+        scales: form.written,
     ):
         a, b = head(x, w, bias, gain, cos, sin)
+        if HAS_SCALES:
+            scale = pto.maximum(pto.rowmax(pto.abs(a)), pto.rowmax(pto.abs(b))) / 127
+            a, b = a / scale, b / scale
         for i in range(x.rows):
             page, at = place[i, 0], place[i, 1]
-            pto.store(out[page, 0:HALF, at : at + 1], pto.transpose(pto.extract(a, (1, HALF), i, 0)))
-            pto.store(out[page, HALF:DIM, at : at + 1], pto.transpose(pto.extract(b, (1, HALF), i, 0)))
+            pto.store(out[page, 0:HALF, at : at + 1], kept(pto.transpose(pto.extract(a, (1, HALF), i, 0))))
+            pto.store(out[page, HALF:DIM, at : at + 1], kept(pto.transpose(pto.extract(b, (1, HALF), i, 0))))
+            if HAS_SCALES:
+                pto.store(scales[page : page + 1, at : at + 1], pto.extract(scale, (1, 1), i, 0))  # pyright: ignore[reportPossiblyUnboundVariable]
 
     return key if is_key else query
 
 
-def value_kernel(storage: Storage, activations: Activations, config: Config) -> Any:
+def value_kernel(storage: Storage, activations: Activations, config: Config, form: CacheForm) -> Any:
     """Return the kernel that writes one head of values to its places in the cache."""
-    DIM, HAS_BIAS = config.dim, config.has_bias
-    product = product_with(storage)
+    DIM, HAS_BIAS, HAS_SCALES = config.dim, config.has_bias, form.has_scales
+    product, kept = product_with(storage), form.kept
 
     @kernel
     def value(
@@ -138,14 +198,20 @@ def value_kernel(storage: Storage, activations: Activations, config: Config) -> 
         w: In[storage.view(1)],
         bias: In[Tile[1, DIM, f32]],
         place: In[Tensor[i32, DYN, 2]],
-        out: InOut[Tensor[f32, DYN, PAGE, DIM]],
+        out: InOut[Tensor[form.dtype, DYN, PAGE, DIM]],
+        scales: form.written,
     ):
         v = product(pto.zeros((x.rows, DIM)), x, w[0])
         if HAS_BIAS:
             v = v + bias
+        if HAS_SCALES:
+            scale = pto.rowmax(pto.abs(v)) / 127
+            v = v / scale
         for i in range(x.rows):
             page, at = place[i, 0], place[i, 1]
-            pto.store(out[page, at : at + 1], pto.extract(v, (1, DIM), i, 0))
+            pto.store(out[page, at : at + 1], kept(pto.extract(v, (1, DIM), i, 0)))
+            if HAS_SCALES:
+                pto.store(scales[page : page + 1, at : at + 1], pto.extract(scale, (1, 1), i, 0))  # pyright: ignore[reportPossiblyUnboundVariable]
 
     return value
 
@@ -209,14 +275,19 @@ def logits_kernel(storage: Storage, activations: Activations) -> Any:
 # --- norms, embeddings ---
 
 
-def norm_kernels(config: Config, activations: Activations) -> tuple[Any, Any]:
-    """Return the norm of tokens as products take it: of tokens side by side, and of those that are named."""
+def normalised_with(config: Config) -> Any:
+    """Return a function for kernels: h / rms(h) * gain."""
     HIDDEN, EPSILON = config.hidden, config.epsilon
-    taken = activations.taken
 
     def normalised(h: Any, gain: Any) -> Any:
-        """Return h / rms(h) * gain."""
         return h * pto.rsqrt(pto.rowsum(h * h) * (1 / HIDDEN) + EPSILON) * gain
+
+    return normalised
+
+
+def norm_kernels(config: Config, activations: Activations) -> tuple[Any, Any]:
+    """Return the norm of tokens as products take it: of tokens side by side, and of those that are named."""
+    HIDDEN, taken, normalised = config.hidden, activations.taken, normalised_with(config)
 
     @kernel
     def norm(
@@ -275,11 +346,11 @@ def embed_kernel(config: Config, dtype: DType, group: int, zero: int, has_minima
 # --- attention ---
 
 
-def attend_kernel(config: Config, activations: Activations, is_one: bool) -> Any:
+def attend_kernel(config: Config, activations: Activations, form: CacheForm, is_one: bool) -> Any:
     """Return causal attention over pages: one query of all heads of a group, or many queries of one head."""
     DIM, GROUP, WINDOW, IS_ONE = config.dim, config.group, config.window, is_one
     MOST = GROUP if is_one else QUERIES
-    taken = activations.taken
+    taken, widened, HAS_SCALES = activations.taken, form.widened, form.has_scales
     out_tile = Tile[
         1 if is_one else QUERIES, activations.cols(GROUP * DIM if is_one else DIM), activations.dtype
     ]
@@ -287,8 +358,10 @@ def attend_kernel(config: Config, activations: Activations, is_one: bool) -> Any
     @kernel
     def attend(
         q: In[Tile[MOST, DIM, f32]],
-        k: In[Tensor[f32, DYN, DIM, PAGE]],
-        v: In[Tensor[f32, DYN, PAGE, DIM]],
+        k: In[Tensor[form.dtype, DYN, DIM, PAGE]],
+        v: In[Tensor[form.dtype, DYN, PAGE, DIM]],
+        k_scales: In[Tensor[f32, DYN, PAGE]],
+        v_scales: In[Tensor[f32, DYN, PAGE]],
         pages: In[Tensor[i32, DYN]],
         position: Scalar[i64],
         out: Out[out_tile],
@@ -302,7 +375,9 @@ def attend_kernel(config: Config, activations: Activations, is_one: bool) -> Any
         for i in range(first, (seen + PAGE - 1) // PAGE):
             page = pages[i]
             for r in pto.tiles(min(seen - PAGE * i, PAGE), PAGE):
-                s = pto.matmul(scaled, k[page, :, r])
+                s = pto.matmul(scaled, widened(k[page, :, r]))
+                if HAS_SCALES:
+                    s = s * k_scales[page : page + 1, r]
                 if not IS_ONE or WINDOW:
                     ahead = pto.iota((s.rows, s.cols), PAGE * i - position)
                     if not IS_ONE:
@@ -313,7 +388,9 @@ def attend_kernel(config: Config, activations: Activations, is_one: bool) -> Any
                 m_new = pto.maximum(m, pto.rowmax(s))
                 p, alpha = pto.exp(s - m_new), pto.exp(m - m_new)
                 l = l * alpha + pto.rowsum(p)  # noqa: E741
-                acc = pto.matmul(p, v[page, r], acc=acc * alpha)
+                if HAS_SCALES:
+                    p = p * v_scales[page : page + 1, r]
+                acc = pto.matmul(p, widened(v[page, r]), acc=acc * alpha)
                 m = m_new
         o = acc / l
         if IS_ONE:

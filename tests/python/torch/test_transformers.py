@@ -27,6 +27,7 @@ MODELS = {
     "Llama": {},
     "Qwen3": {},
     "Mixtral": {"num_local_experts": 4},
+    "Qwen3Moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64},
     "Mistral": {"sliding_window": 8},
     "Gemma2": {"sliding_window": 8, "attn_logit_softcapping": 20.0},
 }

@@ -9,10 +9,13 @@ from examples.llm.checkpoint import pack
 from examples.llm.config import UnknownModel
 from examples.llm.engine import Engine, Request, TooLong
 from examples.llm.kernels import PAGE
-from examples.llm.model import Model
+from examples.llm.model import Chunk, Model
 from examples.llm.pages import Pages
 from examples.llm.sampling import GREEDY, Sampling
-from tests.python.examples.llm.models import SMALL, random_checkpoint
+from pto_wsp import bf16, i8
+from pto_wsp.types import DType
+from tests.python.examples.llm.models import SMALL, random_checkpoint, scores
+from tests.slow import mostly_slow
 
 NEW = 40
 
@@ -171,3 +174,27 @@ def test_drawn_tokens_do_not_depend_on_the_batch(model: Model) -> None:
     requests = [engine.add(prompt(10), NEW, sampling=way) for way in (GREEDY, *reversed(ways))]
     finish(engine)
     assert [r.new for r in reversed(requests)] == [*expected, alone(model, prompt(10))]
+
+
+@pytest.mark.parametrize("cache", mostly_slow([i8, bf16]))
+def test_tokens_with_smaller_caches(cache: DType) -> None:
+    """They are the same alone, in chunks, with preemption, with shared prefixes and with drafts."""
+    checkpoint = random_checkpoint(SMALL)
+    model = Model(pack(checkpoint), pages=8, cache=cache)
+    assert model.run([Chunk(prompt(5), 0, [0])])[0].dtype == np.float32
+    common = prompt(PAGE + 3)
+    prompts = [[*common, *prompt(9, 1)], [*common, *prompt(9, 2)], prompt(70), prompt(1)]
+    expected = [alone(model, ids, 130) for ids in prompts]
+    for options in ({"most_tokens": 7}, {"drafts": 3}, {}):
+        engine = Engine(model, **options)
+        requests = [engine.add(prompts[0], 130)]
+        while not requests[0].new:
+            engine.step()
+        requests += [engine.add(ids, 130) for ids in prompts[1:]]
+        finish(engine)
+        assert [r.new for r in requests] == expected
+        assert requests[1].reused >= PAGE and sum(r.preemptions for r in requests) > 0
+    ids = prompt(150)
+    found = model.run([Chunk(ids, 0, [2, 0, 1], 150)])[0]
+    limit = 0.02 if cache is bf16 else 0.1
+    assert 1e-5 < np.abs(found - scores(checkpoint, ids)).max() < limit

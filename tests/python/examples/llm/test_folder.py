@@ -22,9 +22,17 @@ LLAMA_3 = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64, "rope_theta": 5e5,
 }  # fmt: skip
+YARN = {
+    "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 1e4,
+}  # fmt: skip
+EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("Mistral", {"sliding_window": 70}),
     "qwen2": ("Qwen2", {"tie_word_embeddings": True}),
+    "qwen2moe": ("Qwen2Moe", EXPERTS | {"shared_expert_intermediate_size": 48}),
+    "mixtral": ("Mixtral", {"num_local_experts": 4}),
+    "yarn": ("Llama", {"rope_parameters": YARN}),
+    "qwen3moe": ("Qwen3Moe", EXPERTS | {"norm_topk_prob": True}),
     "llama": ("Llama", {"rope_parameters": LLAMA_3}),
     "qwen3": ("Qwen3", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
     "linear": ("Llama", {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}),
@@ -49,7 +57,7 @@ def save(folder: Path, form: str, is_bf16: bool) -> Any:
     return type(made).from_pretrained(folder, dtype=torch.float32).eval()  # not of rounded frequencies
 
 
-@pytest.mark.parametrize("form", mostly_slow(FORMS, 2))
+@pytest.mark.parametrize("form", mostly_slow(FORMS, 3))
 def test_scores_of_transformers(form: str, tmp_path: Path) -> None:
     made = save(tmp_path, form, is_bf16=form == "qwen2")
     torch = pytest.importorskip("torch")

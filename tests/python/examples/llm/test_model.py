@@ -19,8 +19,10 @@ from tests.slow import mostly_slow
 FORMS = {
     "llama": SMALL,
     "mistral": replace(SMALL, window=70, kv_heads=1),
+    "experts": replace(SMALL, experts=6, chosen=2, has_unit_gates=False, shared=32),
     "qwen2": replace(SMALL, has_bias=True, rope=Rope(1e6)),
     "qwen3": replace(SMALL, has_head_norms=True, dim=32),
+    "mixtral": replace(SMALL, experts=4, chosen=2),
     "llama3": replace(SMALL, kv_heads=4, rope=Rope(5e5, "llama3", 8.0, original=64)),
 }
 LENGTH = 150
@@ -38,7 +40,7 @@ def answer(model: Model, ids: list[int], cuts: list[int], pages: list[int]) -> n
     return np.concatenate(found)
 
 
-@pytest.mark.parametrize("form", mostly_slow(FORMS, 2))
+@pytest.mark.parametrize("form", mostly_slow(FORMS, 3))
 def test_scores_of_every_form(form: str) -> None:
     checkpoint = random_checkpoint(FORMS[form])
     model, ids = Model(pack(checkpoint), pages=8), tokens_of(SMALL, LENGTH)

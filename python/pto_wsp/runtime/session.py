@@ -158,6 +158,7 @@ class Session:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._launches: list[Launch] = []
+        self._unsettled: list[Launch] = []  # of them
         self._is_closed = False
 
     def __reduce__(self) -> NoReturn:
@@ -221,14 +222,14 @@ class Session:
             else:
                 launch.begin()
             self._launches.append(launch)
+            self._unsettled.append(launch)
         return launch
 
     def _waits_of(self, call: BoundCall) -> tuple[Wait, ...]:
         """Return the launches that are not settled and conflict with a call, each with its first reason."""
         found: list[Wait] = []
-        for earlier in self._launches:
-            if earlier.is_settled:
-                continue
+        self._unsettled = [earlier for earlier in self._unsettled if not earlier.is_settled]
+        for earlier in self._unsettled:
             pairs = ((a, b) for a in earlier.accesses for b in call.accesses if a.conflicts_with(b))
             first, second = next(pairs, (None, None))
             if first is not None and second is not None:

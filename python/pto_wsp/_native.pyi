@@ -347,11 +347,18 @@ class Streams(enum.Enum):
     IN_TURN = 1
     BY_KEY = 2
 
+class Waits(enum.Enum):
+    """What orders the tasks of a run with several workers."""
+
+    MAPS = 0
+    SYMBOLIC = 1
+
 class RunOptions:
     """How a run behaves besides its result.
 
     Attributes:
         verifies: check afterwards that tasks kept their order (`order_violations` of the counters).
+        waits: what orders tasks; `Waits.SYMBOLIC` gives way to maps where they are needed.
         deps: which tasks are ordered by what they touch.
         checks_edges: check that what the program says of order suffices.
         dispatchers: how many; 0 = one per worker, up to 8.
@@ -378,6 +385,7 @@ class RunOptions:
     """
 
     verifies: bool
+    waits: Waits
     deps: Deps
     checks_edges: bool
     dispatchers: int

@@ -29,6 +29,7 @@ DEPS = [
     Deps.infer_tensor_map_exact(),
     Deps.infer_bytes_overlap(),
     Deps.hybrid(),
+    Deps.symbolic(),
     Deps.explicit(),
     Deps.explicit(unchecked=True),
     Deps.trust(),
@@ -110,3 +111,29 @@ def test_edges_that_are_missing_are_named() -> None:
     )
     GAP.reschedule(Schedule().task_graph(deps=Deps.explicit(unchecked=True)))
     GAP(**values, steps=np.ones((1, 1), np.int32))
+
+
+@workload
+def layers(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], Z: Tensor[f32, "n", 8]):
+    """Each loop reads what the loop before wrote, one row further."""
+    for i in P("n"):
+        double[i](x=X[i : i + 1], y=Y[i : i + 1])
+    for i in P("n"):
+        with P.when(i > 0):
+            add[i](x=Y[i - 1 : i], y=Z[i : i + 1])
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_symbolic_waits_order_tasks(workers: int) -> None:
+    program = layers.task_graph(deps=Deps.symbolic()).compile("cpu")
+    for _ in range(20):
+        values = arrays("X", "Y", "Z")
+        expected = values["Z"].copy()
+        expected[1:] = expected[1:] * np.float32(3) + values["X"][:-1] * np.float32(2)
+        program(**values, workers=workers)
+        assert (values["Z"] == expected).all()
+        assert program.stats is not None and program.stats.is_symbolic
+    program.run(**arrays("X", "Y", "Z"), workers=workers, trace="full")
+    assert not program.stats.is_symbolic
+    program.run(**arrays("X", "Y", "Z"), workers=1)
+    assert not program.stats.is_symbolic

@@ -62,7 +62,7 @@ class Network {
     const bool is_found = process != nullptr;
     idle = is_found ? 0 : idle + 1;
     if (is_found) worker.resume();
-    for (; process != nullptr; process = run_.is_cancelled() ? nullptr : take_ready(slot, false))
+    for (; process != nullptr; process = may_stay() ? take_ready(slot, false) : nullptr)
       Walk(*this, *process, worker, slot).work();
     num_inside_.fetch_sub(1, std::memory_order_seq_cst);
     return is_found;
@@ -234,6 +234,11 @@ class Network {
     const bool is_watched_;
     Outcome outcome_ = Outcome::kGo;
   };
+
+  /// False where one worker is to run the network, and others are inside.
+  bool may_stay() const {
+    return !run_.is_cancelled() && (sharing_.is_shared() || num_inside_.load(std::memory_order_relaxed) == 1);
+  }
 
   /// Neighbours share a worker, so that tokens between them stay in its cache. Replicas, which have the same
   /// channels, belong to no worker: one begins a token only after the one before it has, so it must not wait

@@ -62,7 +62,7 @@ class Network {
     const bool is_found = process != nullptr;
     idle = is_found ? 0 : idle + 1;
     if (is_found) worker.resume();
-    for (; process != nullptr; process = run_.is_cancelled() ? nullptr : take_ready(slot, false))
+    for (; process != nullptr; process = may_stay() ? take_ready(slot, false) : nullptr)
       Walk(*this, *process, worker, slot).work();
     num_inside_.fetch_sub(1, std::memory_order_seq_cst);
     return is_found;
@@ -235,12 +235,20 @@ class Network {
     Outcome outcome_ = Outcome::kGo;
   };
 
+  /// False where one worker is to run the network, and others are inside.
+  bool may_stay() const {
+    return !run_.is_cancelled() && (sharing_.is_shared() || num_inside_.load(std::memory_order_relaxed) == 1);
+  }
+
   /// Neighbours share a worker, so that tokens between them stay in its cache. Replicas, which have the same
-  /// channels, are dealt out, because one begins a token only after the one before it has.
+  /// channels, belong to no worker: one begins a token only after the one before it has, so it must not wait
+  /// for a worker.
   uint32_t find_home(uint32_t number) const {
     const auto& processes = state_.processes;
-    if (number > 0 && processes[number]->channels == processes[number - 1]->channels)
-      return (processes[number - 1]->home + 1) % run_.num_workers();
+    const auto is_replica_of = [&](uint32_t other) {
+      return other < processes.size() && processes[other]->channels == processes[number]->channels;
+    };
+    if (is_replica_of(number - 1) || is_replica_of(number + 1)) return Process::kNoHome;
     return uint32_t(uint64_t(number) * run_.num_workers() / processes.size());
   }
 
@@ -304,12 +312,14 @@ class Network {
     const bool has_homes = sharing_.is_shared() && run_.options().jitter == 0;
     const std::unique_lock<SpinLock> lock = locked(ready_lock_);
     auto found = ready_.begin();
-    if (has_homes) found = std::find_if(found, ready_.end(), [&](Process* p) { return p->home == slot; });
+    if (has_homes)
+      found = std::find_if(found, ready_.end(),
+                           [&](Process* p) { return p->home == slot || p->home == Process::kNoHome; });
     if (found == ready_.end() && may_take_over) found = ready_.begin();
     if (found == ready_.end()) return nullptr;
     Process* process = *found;
     ready_.erase(found);
-    if (has_homes) process->home = slot;
+    if (has_homes && process->home != Process::kNoHome) process->home = slot;
     num_ready_.fetch_sub(1, std::memory_order_relaxed);
     return process;
   }

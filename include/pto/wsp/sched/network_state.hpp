@@ -27,6 +27,7 @@ struct alignas(kLineBytes) NetworkProcess {
   NetworkProcess(const NetworkProcess&) = delete;
 
   static constexpr uint32_t kNoMove = UINT32_MAX;
+  static constexpr uint32_t kNoHome = UINT32_MAX;
 
   const uint32_t number;
   uint32_t home = 0;  ///< the worker that has it where several share the network

@@ -396,7 +396,7 @@ class PythonExecutable {
   sim::SimResult simulate(nb::tuple arrays, nb::tuple scalars, sched::RunOptions options,
                           const sim::Machine& machine, nb::object find,
                           std::vector<std::vector<bool>> matters, std::vector<int64_t> flushed,
-                          bool records_times) {
+                          bool records_times, std::vector<double> latencies) {
     options.is_interrupted = &is_signalled;
     const python::BoundArrays bound(arrays);
     const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
@@ -405,7 +405,7 @@ class PythonExecutable {
     try {
       const nb::gil_scoped_release released;
       return executable_.simulate(bound.refs(), symbols, options,
-                                  {machine, costs, std::move(flushed), records_times});
+                                  {machine, costs, std::move(flushed), records_times, std::move(latencies)});
     } catch (const EngineError&) {
       if (PyErr_Occurred() != nullptr) throw nb::python_error();
       throw;
@@ -523,7 +523,7 @@ void bind_engine(nb::module_& module) {
            nb::arg("time_limit_ns") = 0)
       .def("simulate", &PythonExecutable::simulate, nb::arg("arrays"), nb::arg("scalars"), nb::arg("options"),
            nb::arg("machine"), nb::arg("find"), nb::arg("matters"), nb::arg("flushed"),
-           nb::arg("records_times"))
+           nb::arg("records_times"), nb::arg("latencies"))
       .def("cancel", &PythonExecutable::cancel);
   nb::class_<PythonRun>(module, "Run")
       .def("wait", &PythonRun::wait)

@@ -138,6 +138,9 @@ void bind_options(nb::module_& module) {
       .value("BYTES", sched::Deps::kBytes)
       .value("TRUST", sched::Deps::kTrust)
       .value("NONE", sched::Deps::kNone);
+  nb::enum_<sched::Waits>(module, "Waits")
+      .value("MAPS", sched::Waits::kMaps)
+      .value("SYMBOLIC", sched::Waits::kSymbolic);
   nb::enum_<sched::Ready>(module, "Ready")
       .value("OWN", sched::Ready::kOwn)
       .value("FIFO", sched::Ready::kFifo)
@@ -153,6 +156,7 @@ void bind_options(nb::module_& module) {
   nb::class_<RunOptions>(module, "RunOptions")
       .def(nb::init<>())
       .def_rw("verifies", &RunOptions::verifies)
+      .def_rw("waits", &RunOptions::waits)
       .def_rw("deps", &RunOptions::deps)
       .def_rw("checks_edges", &RunOptions::checks_edges)
       .def_rw("dispatchers", &RunOptions::dispatchers)

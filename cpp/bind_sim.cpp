@@ -5,6 +5,7 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "pto/wsp/sim/result.hpp"
@@ -72,6 +73,48 @@ nb::dict times(const sim::SimResult& result) {
   return columns;
 }
 
+using ProcessRow = std::tuple<uint64_t, double, double, double, std::vector<double>, std::vector<double>>;
+using ChannelRow = std::tuple<uint32_t, uint64_t, double, double, uint64_t, double, double>;
+using TokenRow = std::tuple<uint32_t, uint32_t, uint32_t, double, double, double, double>;
+using SpanRow = std::tuple<uint32_t, uint32_t, double, double>;
+
+/// The fields of each record of a network, in the order of their declaration.
+template <class Row, class Record, class Fields>
+std::vector<Row> rows(const std::vector<Record>& records, const Fields& fields) {
+  std::vector<Row> result;
+  result.reserve(records.size());
+  for (const Record& record : records) result.push_back(fields(record));
+  return result;
+}
+
+void bind_network_times(nb::module_& module) {
+  using sim::NetworkTimes;
+  nb::class_<NetworkTimes>(module, "SimNetwork")
+      .def_prop_ro("processes",
+                   [](const NetworkTimes& times) {
+                     return rows<ProcessRow>(times.processes, [](const sim::ProcessTime& p) {
+                       return ProcessRow{p.tasks, p.busy, p.cores, p.end, p.tokens, p.buffers};
+                     });
+                   })
+      .def_prop_ro("channels",
+                   [](const NetworkTimes& times) {
+                     return rows<ChannelRow>(times.channels, [](const sim::ChannelTime& c) {
+                       return ChannelRow{c.tensor, c.tokens, c.queued, c.in_use, c.most, c.first, c.last};
+                     });
+                   })
+      .def_prop_ro("tokens",
+                   [](const NetworkTimes& times) {
+                     return rows<TokenRow>(times.tokens, [](const sim::TokenTime& t) {
+                       return TokenRow{t.tensor, t.sender, t.receiver, t.opened, t.sent, t.received, t.freed};
+                     });
+                   })
+      .def_prop_ro("spans", [](const NetworkTimes& times) {
+        return rows<SpanRow>(times.spans, [](const sim::ProcessSpan& s) {
+          return SpanRow{s.process, s.site, s.start, s.end};
+        });
+      });
+}
+
 }  // namespace
 
 void bind_sim(nb::module_& module) {
@@ -100,6 +143,7 @@ void bind_sim(nb::module_& module) {
       .def_rw("stored", &sim::TaskCost::stored)
       .def_rw("spilled", &sim::TaskCost::spilled)
       .def_rw("operations", &sim::TaskCost::operations);
+  bind_network_times(module);
   nb::class_<sim::SimResult>(module, "SimResult")
       .def_ro("tasks", &sim::SimResult::tasks)
       .def_ro("cycles", &sim::SimResult::cycles)
@@ -119,6 +163,7 @@ void bind_sim(nb::module_& module) {
       .def_ro("operations", &sim::SimResult::operations)
       .def_ro("max_live", &sim::SimResult::max_live)
       .def_ro("longest", &sim::SimResult::longest)
+      .def_ro("network", &sim::SimResult::network)
       .def_ro("record", &sim::SimResult::record)
       .def("times", &times);
 }

@@ -17,7 +17,6 @@ from pto_wsp.support.record import record
 
 HERE = Path(__file__).parent
 LEFT_OUT = {
-    "07_pipeline": "the target `sim` does not run networks of processes",
     "c_api": "tasks come from C",
     "llm": "weights come from the folder of a model",
     "minilm": "a task holds 768 KB of weights, more than the 512 KB of L1 of a core",
@@ -113,6 +112,18 @@ def _tuned_decode() -> Run:
     return Run(module.decode.trace().module, {**batch._asdict(), "O": np.zeros_like(batch.Q)})
 
 
+def _pipeline() -> Run:
+    module = importlib.import_module("examples.07_pipeline.pipeline")
+    x = np.random.default_rng(0).standard_normal((40, module.ROWS, module.COLS)).astype(np.float32)
+    return Run(module.build(2, 2).trace().module, {"X": x, "Y": np.zeros_like(x)})
+
+
+def _expert_network() -> Run:
+    module = importlib.import_module("examples.08_expert_network.expert_network")
+    batch = module.random_batch(np.random.default_rng(0), 24)
+    return Run(module.build(3).trace().module, {**batch._asdict(), "Y": np.zeros_like(batch.Y)})
+
+
 def _deepseek() -> Run:
     model = importlib.import_module("examples.deepseek_v32.model")
     config = importlib.import_module("examples.deepseek_v32.config").SMALL
@@ -177,6 +188,8 @@ def cases() -> Iterator[tuple[str, Callable[[], Run]]]:
     yield "04_sparse_attention/sparse_attention.py", _sparse_attention
     yield "05_decode_loop/decode_loop.py", _decode_loop
     yield "06_tuned_decode/tuned_decode.py", _tuned_decode
+    yield "07_pipeline/pipeline.py", _pipeline
+    yield "08_expert_network/expert_network.py", _expert_network
     for path in sorted((HERE / "cookbook").glob("*.py")):
         yield f"cookbook/{path.name}", lambda name=path.stem: _cookbook(name)
     yield "deepseek_v32/graphs.py", _deepseek

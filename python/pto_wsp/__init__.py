@@ -19,10 +19,10 @@ from pto_wsp.lang.schedule.directives.window import TaskWindow, WindowMode
 from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.schedule.strategies import Strategies
 from pto_wsp.lang.workload.assumptions import assume, distinct
-from pto_wsp.lang.workload.axes import P
 from pto_wsp.lang.workload.broadcast import ALL
 from pto_wsp.lang.workload.channels import Channel
 from pto_wsp.lang.workload.group_by import group_by
+from pto_wsp.lang.workload.loops import P
 from pto_wsp.lang.workload.networks import network, process, replicate
 from pto_wsp.lang.workload.ragged import Ragged
 from pto_wsp.lang.workload.slots import (

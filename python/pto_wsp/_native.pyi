@@ -213,6 +213,25 @@ class SimCost:
     spilled: int
     operations: int
 
+class SimNetwork:
+    """What the processes of a network did. Times are in cycles."""
+
+    @property
+    def processes(self) -> list[tuple[int, float, float, float, list[float], list[float]]]:
+        """Per process: tasks, busy, waiting for cores, its end; per tensor: waiting to receive, to send."""
+
+    @property
+    def channels(self) -> list[tuple[int, int, float, float, int, float, float]]:
+        """Per channel: tensor, tokens, queued, buffers in use times cycles, most, first and last receipt."""
+
+    @property
+    def tokens(self) -> list[tuple[int, int, int, float, float, float, float]]:
+        """Per token: tensor, sender, receiver, and when it was opened, sent, received and freed."""
+
+    @property
+    def spans(self) -> list[tuple[int, int, float, float]]:
+        """Per task: process, number of its site, start and end."""
+
 class SimResult:
     """What a simulation found. Times are in cycles."""
 
@@ -267,6 +286,10 @@ class SimResult:
     @property
     def longest(self) -> float:
         """Cycles of the longest chain of tasks, or 0 if tasks were not recorded."""
+
+    @property
+    def network(self) -> SimNetwork | None:
+        """None for a workload."""
 
     @property
     def record(self) -> RunRecord | None:
@@ -324,11 +347,18 @@ class Streams(enum.Enum):
     IN_TURN = 1
     BY_KEY = 2
 
+class Waits(enum.Enum):
+    """What orders the tasks of a run with several workers."""
+
+    MAPS = 0
+    SYMBOLIC = 1
+
 class RunOptions:
     """How a run behaves besides its result.
 
     Attributes:
         verifies: check afterwards that tasks kept their order (`order_violations` of the counters).
+        waits: what orders tasks; `Waits.SYMBOLIC` gives way to maps where they are needed.
         deps: which tasks are ordered by what they touch.
         checks_edges: check that what the program says of order suffices.
         dispatchers: how many; 0 = one per worker, up to 8.
@@ -355,6 +385,7 @@ class RunOptions:
     """
 
     verifies: bool
+    waits: Waits
     deps: Deps
     checks_edges: bool
     dispatchers: int
@@ -462,6 +493,7 @@ class Executable:
         matters: list[list[bool]],
         flushed: list[int],
         records_times: bool,
+        latencies: list[float],
     ) -> SimResult:
         """Return how long a run takes on a machine; no kernel is called.
 
@@ -474,6 +506,7 @@ class Executable:
             matters: per kernel and scalar, whether its cost depends on it.
             flushed: what flush points read.
             records_times: write down each task, however many there are.
+            latencies: per tensor of a network, cycles from a send to its receipt.
         """
 
     def cancel(self) -> None:

@@ -13,8 +13,9 @@ from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.program import Program
-from pto_wsp.runtime.simulation_report import SimulationReport, table
+from pto_wsp.runtime.simulation_report import SimulationReport
 from pto_wsp.support.record import record
+from pto_wsp.support.text import table
 from pto_wsp.visualize.drawing import escaped
 
 __all__ = [

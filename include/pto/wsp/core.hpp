@@ -71,6 +71,7 @@ class Core {
     if (options.is_network) check_network_options(options);
     prepare(arguments, options, flight);
     if (options.may_be_alone()) divide(launch);
+    if (options.may_be_symbolic()) prepare_waits(*prepared_);
     launch.prepared = prepared_;
     if (options.checks_iterations || options.checks_edges) {
       launch.is_checked_late = std::any_of(code_->program.sets.begin(), code_->program.sets.end(),
@@ -85,9 +86,9 @@ class Core {
 
   /// The run on a simulated machine. No kernel is called, and no array is written.
   sim::SimResult simulate(const std::vector<bind::ArrayRef>& arrays,
-                          const std::vector<std::optional<int64_t>>& symbols,
-                          const sched::RunOptions& options, const sim::Simulation& simulation,
-                          const Flight& flight) {
+                          const std::vector<std::optional<int64_t>>& symbols, sched::RunOptions options,
+                          const sim::Simulation& simulation, const Flight& flight) {
+    options.is_network = code_->program.is_network();
     bind::Arguments arguments = bind(arrays, symbols, flight, options.is_interrupted);
     std::shared_ptr<sched::Prepared> prepared;
     {
@@ -111,6 +112,8 @@ class Core {
     result.run = flight.number();
     if (options.on_progress != nullptr) options.on_progress(options.listener, result.tasks);
     result.dispatchers = crew.num_dispatchers();
+    result.is_symbolic = crew.symbolic_run() != nullptr;
+    if (result.is_symbolic) result.waits = crew.symbolic_run()->num_waits();
     for (uint32_t i = 0; i < crew.num_dispatchers(); ++i) result.walks.push_back(crew.dispatcher(i).stats());
     result.is_benchmark = options.window_mode == sched::WindowMode::kBenchmark;
     result.run_ns = crew.end_ns() - launch.start_ns;
@@ -214,6 +217,13 @@ class Core {
   static void summarize_units(sched::Prepared& prepared, const Shape& shape) {
     const bool is_each_task_seen = shape.cuts_units || shape.has_streams;
     prepared.units = sched::summarize_units(prepared.plan, prepared.marks, is_each_task_seen, shape.deps);
+  }
+
+  static void prepare_waits(sched::Prepared& prepared) {
+    if (prepared.waits != nullptr) return;
+    std::vector<bool> is_unit;
+    for (const sched::Marks::Site& site : prepared.marks.sites) is_unit.push_back(site.is_unit);
+    prepared.waits = std::make_unique<graph::SymbolicWaits>(prepared.plan, prepared.marks.loops, is_unit);
   }
 
   static void replace_bodies(bytecode::Plan& plan) {

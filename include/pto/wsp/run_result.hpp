@@ -24,6 +24,7 @@ struct RunResult {
   uint32_t dispatchers = 0;
   std::vector<sched::WalkStats> walks;  ///< per dispatcher
   bool is_benchmark = false;            ///< no kernel was called
+  bool is_symbolic = false;             ///< symbolic waits ordered the tasks, not hazard maps
   uint64_t slices = 0;                  ///< slices that were scheduled
   uint64_t waits = 0;                   ///< times a worker put a slice aside because a task had to wait
   uint64_t max_queued = 0;              ///< most slices that waited for a worker
@@ -62,6 +63,7 @@ void for_counters(const RunResult& result, Add add) {
   add_walks("dispatcher_local_waits", &sched::WalkStats::local_waits);
   add_walks("dispatcher_remote_waits", &sched::WalkStats::remote_waits);
   add("is_benchmark", int(result.is_benchmark));
+  add("is_symbolic", int(result.is_symbolic));
   add("slices", result.slices);
   add("waits", result.waits);
   add("max_queued", result.max_queued);

@@ -341,7 +341,3 @@ class NotYetSupported(PtoError):
     template = "{feature} is not supported by this version"
     label = "{detail}"
     hint = "{advice}"
-
-
-class NotYetThere(NotYetSupported, AttributeError):
-    """A planned name that an object does not have: `hasattr` is False."""

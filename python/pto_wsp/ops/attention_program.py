@@ -7,7 +7,7 @@
 from typing import Any
 
 from pto_wsp.lang.operands import Scalar
-from pto_wsp.lang.workload.axes import P
+from pto_wsp.lang.workload.loops import P
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.lang.workload.workload import workload
 from pto_wsp.ops.attention_form import STEP, AttentionForm

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pto_wsp.lang.annotations import In, Out
 from pto_wsp.lang.kernel import pto
 from pto_wsp.lang.kernel.kernel import kernel
-from pto_wsp.lang.workload.axes import P
+from pto_wsp.lang.workload.loops import P
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.lang.workload.workload import Workload, workload
 from pto_wsp.support.record import record

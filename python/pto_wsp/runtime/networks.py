@@ -7,9 +7,10 @@ from itertools import combinations
 
 import numpy as np
 
-from pto_wsp.errors import NotYetSupported, OverlappingArrays
+from pto_wsp.errors import NotSimulated, NotYetSupported, OverlappingArrays
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.workload import deciding_tensors
 from pto_wsp.location import caller_location
 
 
@@ -37,3 +38,16 @@ def require_separate(module: Module, arrays: Sequence[np.ndarray]) -> None:
             named_as = first if first in is_written else second
             detail = "processes of a network share a tensor under one name alone"
             raise OverlappingArrays(first=first, second=second, written=f"`{named_as}`", detail=detail)
+
+
+def require_known_control(module: Module) -> None:
+    """Refuse to simulate a network whose tasks decide what runs: its processes read no values of tasks.
+
+    Raises:
+        NotSimulated: an expression reads a tensor that tasks write.
+    """
+    entry = module.entry_workload
+    decided = sorted(deciding_tensors(entry.body) & module.written) if entry.processes else []
+    if decided:
+        reason = f"reads `{decided[0]}` to decide what runs; its tasks write it. Send a scalar instead"
+        raise NotSimulated(program=entry.name, reason=reason, loc=entry.loc)

@@ -21,6 +21,8 @@ from pto_wsp.ir.scalar import Value
 from pto_wsp.runtime.binding import NO_KERNELS
 from pto_wsp.runtime.device_costs import DeviceCosts, machine
 from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
+from pto_wsp.runtime.network_report import NetworkReport
+from pto_wsp.runtime.networks import require_known_control
 from pto_wsp.runtime.outcome import EndedRun, Figures, RunRequest, SimulatedFigures
 from pto_wsp.runtime.simulation_report import SimulationReport
 from pto_wsp.runtime.trace import Lanes, Ran, Trace
@@ -40,9 +42,11 @@ class SimulatedRunner:
     def run(self, request: RunRequest) -> tuple[Figures, Trace | None]:
         """Run for values, if asked for, and simulate. The trace is that of the device."""
         loaded = self._engine.loaded
+        entry = loaded.module.entry_workload
         flushed: list[int] = []
         figures: Figures | None = None
         if self._has_values:
+            require_known_control(loaded.module)
             figures, _ = self._engine.run(dataclasses.replace(request, trace=0))
             assert isinstance(figures, _native.RunResult)
             flushed = figures.flushed
@@ -59,15 +63,17 @@ class SimulatedRunner:
                 self._costs.matters,
                 flushed,
                 request.trace > 0,
+                [0.0 if t.channel is None else float(t.channel.latency) for t in entry.tensors],
             )
         except _native.EngineError as error:
-            raise self._engine.explained(error, loaded, request.arrays) from None
+            raise self._engine.explained(error, loaded, request) from None
         found = None
         if result.record is not None:
             ran = Ran(loaded.module, Machine(0, {}, is_simulated=True))
             kept = _SimulatedRecord(result, self._device)
             found = loaded.make_trace(kept, request, 0, ran, kept.lanes())
-        report = cache(lambda: SimulationReport(self._device, result, costs, found))
+        of_network = None if result.network is None else NetworkReport(entry, result.network, result.cycles)
+        report = cache(lambda: SimulationReport(self._device, result, costs, found, of_network))
         return self._figures(figures, result, report), found if request.trace > 0 else None
 
     @cached_property

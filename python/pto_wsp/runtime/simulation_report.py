@@ -13,8 +13,10 @@ from pto_wsp.advice.report import SIMULATED, Report, StallTimes
 from pto_wsp.device.kernel_cost import KernelCost
 from pto_wsp.device.model import Device
 from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.runtime.network_report import NetworkReport
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record, replace
+from pto_wsp.support.text import table
 from pto_wsp.visualize.drawing import escaped
 
 IDLE = (
@@ -80,10 +82,12 @@ class SimulationReport(Report):
     Attributes:
         device: the device.
         trace: when and where each task ran, in nanoseconds of the device; None where it is not known.
+        network: what processes, channels and tokens did; None for a workload.
     """
 
     device: Device
     trace: Trace | None
+    network: NetworkReport | None
     _result: _native.SimResult
     _costs: Sequence[tuple[KernelFunction, KernelCost]]
 
@@ -93,10 +97,11 @@ class SimulationReport(Report):
         result: _native.SimResult,
         costs: Sequence[tuple[KernelFunction, KernelCost]],
         trace: Trace | None,
+        network: NetworkReport | None = None,
     ) -> None:
         figures = _figures(device, result, trace)
         super().__init__(**{name: getattr(figures, name) for name in _FIELDS})
-        vars(self).update(device=device, trace=trace, _result=result, _costs=costs)
+        vars(self).update(device=device, trace=trace, network=network, _result=result, _costs=costs)
 
     @property
     def cycles(self) -> int:
@@ -264,6 +269,9 @@ class SimulationReport(Report):
                 for line in self.kernels
             ],
         )
+        if self.network is not None:
+            yield ""
+            yield str(self.network)
         yield from self._path_lines()
 
     @property
@@ -310,18 +318,6 @@ def _figures(device: Device, result: _native.SimResult, trace: Trace | None) -> 
         empty = Report(SIMULATED, makespan, 0, result.tasks, (), stalls, (), longest, (), (), Advices())
         return empty
     return replace(trace.case().report, makespan_ns=makespan, stalls=stalls)
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    """Yield lines of columns; numbers are at the right."""
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-    numeric = [all(row[i].replace(",", "").rstrip("%").isdigit() for row in rows) for i in range(len(header))]
-    for row in (header, *rows):
-        cells = (
-            cell.rjust(width) if is_number else cell.ljust(width)
-            for cell, width, is_number in zip(row, widths, numeric, strict=True)
-        )
-        yield ("  " + "  ".join(cells)).rstrip()
 
 
 def _time(us: float) -> str:

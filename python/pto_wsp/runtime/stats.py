@@ -37,6 +37,11 @@ class RunStats:
         return self.counters.get("is_benchmark") == 1
 
     @property
+    def is_symbolic(self) -> bool:
+        """Whether symbolic waits ordered the tasks, and neither hazard maps nor one worker alone."""
+        return self.counters.get("is_symbolic") == 1
+
+    @property
     def cycles(self) -> int:
         """Cycles of the simulated device (target `sim`); 0 on other targets."""
         return self._count("cycles")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 
@@ -41,3 +41,15 @@ class TextWriter:
 
     def __str__(self) -> str:
         return "\n".join(self._lines) + "\n"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    """Yield lines of columns; numbers are at the right."""
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    numeric = [all(row[i].replace(",", "").rstrip("%").isdigit() for row in rows) for i in range(len(header))]
+    for row in (header, *rows):
+        cells = (
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, widths, numeric, strict=True)
+        )
+        yield ("  " + "  ".join(cells)).rstrip()

@@ -59,12 +59,12 @@ SUBJECTS: dict[str, Subject] = {
         "Workloads",
         "Generating tasks: loops, axes, indices and values that a run decides.",
         """workload lang.workload.workload.Workload sequential combine tier assume distinct
-        lang.workload.axes.Loops
+        lang.workload.loops.AllLoops
         lang.workload.broadcast.All lang.workload.tasks.Handle group_by
         slot_set_i64 slot_set_u64 slot_set_bool slot_load_i64 slot_load_u64 slot_load_bool
         slot_i64 slot_u64 slot_bool symbol_i64 symbol_u64 symbol_f32""",
         Workload="Workload",
-        Loops="P",
+        AllLoops="P",
         All="ALL",
         Handle="Handle",
     ),
@@ -103,7 +103,9 @@ SUBJECTS: dict[str, Subject] = {
         "Simulated time",
         "Devices and reports of the target `sim`. [Simulated time](../simulation.md) is the guide.",
         """simulation.compare simulation.Comparison simulation.expect_cycles simulation.report_of
-        simulation.SimulationReport simulation.get_device simulation.preset_names simulation.Device
+        simulation.SimulationReport runtime.network_report.NetworkReport
+        runtime.network_report.ProcessLine runtime.network_report.ChannelLine
+        simulation.get_device simulation.preset_names simulation.Device
         simulation.CoreKind simulation.Route simulation.Cache simulation.Dispatchers simulation.HostLink
         simulation.InstructionCost""",
     ),

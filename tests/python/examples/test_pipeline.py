@@ -15,7 +15,7 @@ def test_depths_and_workers_do_not_change_bits(replicas: int) -> None:
     x = np.random.default_rng(1).standard_normal((17, example.ROWS, example.COLS)).astype(np.float32)
     found = []
     for depth in (1, 2, 3):
-        program = example.build(depth, replicas)
+        program = example.build(depth, replicas).compile()
         for workers in (1, 3):
             y = np.empty_like(x)
             program(X=x, Y=y, workers=workers)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pto_wsp.tools.language_server.checking import check_python, check_text
+from pto_wsp.tools.language_server.checking import check_python, check_text, prove_document
 from pto_wsp.tools.language_server.hovering import hover, word_at
 from pto_wsp.tools.language_server.remarks import Remark
 
@@ -111,6 +111,17 @@ def test_text_has_its_first_error() -> None:
     assert remark.line == 3 and remark.message
 
 
+def test_a_proof_is_shown_at_its_loop(tmp_path: Path) -> None:
+    pytest.importorskip("islpy")
+    path = str(tmp_path / "document.py")
+    proof = only(prove_document(path, GOOD))
+    assert proof.line == 10 and proof.message.startswith("**proved**: independence of `P`")
+    wrong = only(prove_document(path, GOOD.replace("y=Y[rows]", "y=Y[0:64]")))
+    assert wrong.message.startswith("**refuted**") and "two tasks touch: Y[" in wrong.message
+    assert prove_document(path, GOOD.replace("y=Y[rows]", "z=Y[rows]")) == []
+    assert prove_document(path, GOOD, time_limit_s=0.01) == []
+
+
 def test_words_and_what_they_mean() -> None:
     line = "    pto.store(y, pto.exp(x) + P.tiles)"
     assert word_at(line, 6) == "pto" and word_at(line, 9) == "pto.store" and word_at(line, 22) == "pto.exp"
@@ -152,17 +163,26 @@ async def session(tmp_path: Path) -> dict[str, Any]:
     second = await asyncio.wait_for(published.get(), 60)
     place = types.HoverParams(types.TextDocumentIdentifier(uri), types.Position(5, 10))
     meaning = await client.text_document_hover_async(place)
+    loop = types.HoverParams(types.TextDocumentIdentifier(uri), types.Position(9, 8))
+    proof = None
+    for _ in range(100):  # the proof comes after the check
+        proof = await client.text_document_hover_async(loop)
+        if proof is not None:
+            break
+        await asyncio.sleep(0.3)
     await client.shutdown_async(None)
     client.exit(None)
     await client.stop()
-    return {"started": started, "first": first, "second": second, "meaning": meaning}
+    return {"started": started, "first": first, "second": second, "meaning": meaning, "proof": proof}
 
 
 def test_a_session_with_a_client(tmp_path: Path) -> None:
     pytest.importorskip("pygls")
+    pytest.importorskip("islpy")
     found = asyncio.run(session(tmp_path))
     assert found["started"].server_info.name == "pto-wsp"
     (mistake,) = [d for d in found["first"].diagnostics if d.severity == 1]
     assert mistake.range.start.line == 5 and mistake.code == "unknown-name" and found["first"].version == 1
     assert not found["second"].diagnostics and found["second"].version == 2
     assert "pto.store(y[r], t)" in found["meaning"].contents.value
+    assert "independence of `P`" in found["proof"].contents.value

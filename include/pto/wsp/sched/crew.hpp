@@ -17,6 +17,7 @@
 #include "pto/wsp/sched/in_order.hpp"
 #include "pto/wsp/sched/network.hpp"
 #include "pto/wsp/sched/pool.hpp"
+#include "pto/wsp/sched/symbolic_run.hpp"
 
 namespace pto::wsp::sched {
 
@@ -39,6 +40,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     if (graph != nullptr) graph_run_.emplace(run_, std::move(graph), is_fed);
     network_.reset();
     if (options.is_network) network_.emplace(run_, *this);
+    symbolic_.reset();
     free_slots_.clear();
     // The keeper runs all tasks of an in-order run.
     const int num_slots = options.is_in_order() ? 1 : int(options.workers);
@@ -50,6 +52,10 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     }
     for (uint32_t i = 0; i < dispatchers_.size() && num_dispatchers_ > 0; ++i)
       dispatchers_[i]->reset(num_dispatchers_);
+    if (options.may_be_symbolic() && run_.prepared()->waits->is_complete()) {
+      num_dispatchers_ = 0;
+      symbolic_.emplace(run_, *this, *run_.prepared()->waits);
+    }
     forks_ = num_forks();
     keeper_.store(Keeper::kAwaited, std::memory_order_relaxed);
     is_retry_due_.store(false, std::memory_order_relaxed);
@@ -113,6 +119,8 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   Run& run() { return run_; }
   uint32_t num_dispatchers() const { return num_dispatchers_; }
   const Dispatcher& dispatcher(uint32_t i) const { return *dispatchers_[i]; }
+  /// Null if hazard maps order the tasks, or program order alone.
+  const SymbolicRun* symbolic_run() const { return symbolic_ ? &*symbolic_ : nullptr; }
   /// Null if the run is not of a graph.
   const GraphRun* graph_run() const { return graph_run_ ? &*graph_run_ : nullptr; }
 
@@ -287,6 +295,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   bool has_work(Lanes lanes) const {
     if (is_over_.load(std::memory_order_relaxed) || is_alone_.load(std::memory_order_acquire)) return false;
     if (network_) return network_->has_ready();
+    if (symbolic_) return symbolic_->has_work();
     if (graph_run_) return has_strands(lanes);
     for (uint32_t i = 0; i < num_dispatchers_; ++i) {
       if (dispatchers_[i]->can_go_on(lanes)) return true;
@@ -317,6 +326,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   /// Whether every task that must complete is complete.
   bool has_ended() {
     if (network_) return run_.is_cancelled() || network_->is_over();
+    if (symbolic_) return run_.is_cancelled() || symbolic_->is_over();
     return graph_run_ ? run_.is_cancelled() || graph_run_->is_over() : run_.is_over();
   }
 
@@ -364,6 +374,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   /// Under a policy that orders ready tasks, expands tasks before one is chosen.
   bool find_work(Worker& worker, uint32_t slot) {
     if (network_) return network_->work(worker, slot);
+    if (symbolic_) return symbolic_->work(worker, slot);
     const Lanes lanes = run_.pools().lanes_of(slot);
     if (graph_run_) return graph_run_->work(worker, slot, lanes);
     const Lanes preferred = run_.pools().preferred(slot);
@@ -387,7 +398,8 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
 
   /// Throws `stuck` if no task can continue. Checks periodically while there is no work.
   void check_stuck(int64_t& looked_ns) {
-    if (network_) return;  // it finds a deadlock itself
+    if (network_) return;   // it finds a deadlock itself
+    if (symbolic_) return;  // the worker with the least front never waits
     constexpr int64_t kPeriodNs = 100000000;
     const int64_t now = trace::now_ns();
     if (looked_ns == 0) looked_ns = now;
@@ -471,6 +483,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   Run run_;
   std::optional<GraphRun> graph_run_;
   std::optional<Network> network_;
+  std::optional<SymbolicRun> symbolic_;
   uint32_t num_dispatchers_ = 0;
   std::vector<std::unique_ptr<Dispatcher>> dispatchers_;
   std::atomic<uint64_t> num_turns_{0};

@@ -5,11 +5,14 @@
 /// A process runs its tasks in program order, each as it is expanded, so its hazards are satisfied. A worker
 /// takes a process that is ready. Where the process must wait for a channel, the worker records it with the
 /// waiters of that channel and takes another one. The worker that changes a channel makes its waiters ready
-/// that can go on. Where sharing does not pay, one worker at a time is in the network. Each process is ready,
-/// at work, waiting, or done: if none is ready or at work, nothing can ever go on, so a deadlock is
-/// established without a clock.
+/// that can go on. Where sharing does not pay, one worker at a time is in the network. Where it pays, each
+/// worker has processes of its own, neighbours in declared order, so that most tokens stay in its cache. A
+/// worker that is idle for a while takes over a process that is ready. Each process is ready, at work,
+/// waiting, or done: if none is ready or at work, nothing can ever go on, so a deadlock is established
+/// without a clock.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -17,34 +20,11 @@
 #include <utility>
 #include <vector>
 
-#include "pto/wsp/bytecode/regions.hpp"
-#include "pto/wsp/sched/channel.hpp"
 #include "pto/wsp/sched/network_sharing.hpp"
+#include "pto/wsp/sched/network_state.hpp"
 #include "pto/wsp/sched/run.hpp"
 
 namespace pto::wsp::sched {
-
-/// A process between two steps. One worker at a time has it.
-struct alignas(kLineBytes) NetworkProcess {
-  NetworkProcess(const bytecode::Plan& plan, uint32_t number, uint32_t first_step,
-                 const std::vector<char*>& bases)
-      : number(number), expander(plan, &arguments), checker(plan) {
-    arguments.bind(plan, bases);
-    expander.begin_at(first_step);
-  }
-  NetworkProcess(const NetworkProcess&) = delete;
-
-  static constexpr uint32_t kNoMove = UINT32_MAX;
-
-  const uint32_t number;
-  bytecode::Arguments arguments;
-  bytecode::Expander expander;
-  bytecode::TaskChecker checker;
-  uint64_t num_tasks = 0;
-  uint32_t pending = kNoMove;  ///< the send or receive at which it waits
-  std::vector<Channel*> channels;
-  std::optional<EngineError> error;
-};
 
 class Network {
  public:
@@ -55,20 +35,12 @@ class Network {
       : run_(run),
         plan_(run.plan()),
         others_(others),
-        states_(plan_.program().processes.size()),
-        sharing_(run.num_workers(), run.options().jitter != 0) {
-    make_channels();
-    for (uint32_t step = 0; step < plan_.steps.size(); ++step) {
-      if (plan_.steps[step].kind != bytecode::Step::kProcess) continue;
-      const uint32_t number = plan_.steps[step].index;
-      states_[number].store(ProcessState::kRunning, std::memory_order_relaxed);
-      processes_.push_back(std::make_unique<Process>(plan_, number, step + 1, run.bases()));
-      ready_.push_back(processes_.back().get());
-    }
-    for (const bytecode::MoveForm& move : plan_.program().moves) {
-      std::vector<Channel*>& used = processes_[move.process]->channels;
-      Channel* channel = channels_[move.tensor].get();
-      if (std::find(used.begin(), used.end(), channel) == used.end()) used.push_back(channel);
+        state_(run.plan(), run.bases()),
+        sharing_(run.num_workers(), run.options().jitter != 0),
+        idle_(run.num_workers()) {
+    for (const auto& process : state_.processes) {
+      process->home = find_home(process->number);
+      ready_.push_back(process.get());
     }
     num_ready_.store(int(ready_.size()), std::memory_order_relaxed);
     num_active_.store(int(ready_.size()), std::memory_order_relaxed);
@@ -85,10 +57,12 @@ class Network {
   /// Runs processes as far as they can, one after the other. False if there is none for this worker.
   bool work(Worker& worker, uint32_t slot) {
     const bool may_enter = num_inside_.fetch_add(1, std::memory_order_seq_cst) == 0 || sharing_.is_shared();
-    Process* process = may_enter ? take_ready() : nullptr;
+    uint32_t& idle = idle_[slot].rounds;
+    Process* process = may_enter ? take_ready(slot, idle >= kPatience) : nullptr;
     const bool is_found = process != nullptr;
+    idle = is_found ? 0 : idle + 1;
     if (is_found) worker.resume();
-    for (; process != nullptr; process = run_.is_cancelled() ? nullptr : take_ready())
+    for (; process != nullptr; process = run_.is_cancelled() ? nullptr : take_ready(slot, false))
       Walk(*this, *process, worker, slot).work();
     num_inside_.fetch_sub(1, std::memory_order_seq_cst);
     return is_found;
@@ -206,7 +180,7 @@ class Network {
       const auto token = uint64_t(process_.expander.registers()[move.reg + 1u]);
       if (move.op == bytecode::Op::END_SEND) {
         network_.change(move.tensor, [&](Channel& channel) { channel.publish(token); });
-        return !network_.is_rendezvous(move.tensor) || attempt(index);
+        return !network_.state_.is_rendezvous(move.tensor) || attempt(index);
       }
       if (move.op != bytecode::Op::END_RECEIVE) return attempt(index);
       network_.change(move.tensor, [&](Channel& channel) { channel.free(token); });
@@ -216,13 +190,13 @@ class Network {
     /// Goes on at a send or receive, or records the process as a waiter.
     bool attempt(uint32_t index) {
       const bytecode::MoveForm& move = plan_.program().moves[index];
-      Channel& channel = *network_.channels_[move.tensor];
+      Channel& channel = *network_.state_.channels[move.tensor];
       Admission admission;
       uint32_t num_woken = 0;
       uint64_t received;
       {
-        const std::lock_guard<SpinLock> lock(channel.lock);
-        admission = network_.admit(channel, process_, move);
+        const std::unique_lock<SpinLock> lock = network_.locked(channel.lock);
+        admission = network_.state_.admit(process_, move);
         received = channel.received();
         if (waits(admission)) {
           process_.pending = index;
@@ -230,7 +204,7 @@ class Network {
           return leaves(Outcome::kWaits);
         }
         if (admission == Admission::kGo) {
-          pass(channel, move);
+          network_.state_.pass(process_, move);
           num_woken = network_.wake(channel);
         }
       }
@@ -244,25 +218,8 @@ class Network {
       return true;
     }
 
-    /// Begins a token that is sent, or receives one.
-    void pass(Channel& channel, const bytecode::MoveForm& move) {
-      bytecode::Expander& expander = process_.expander;
-      if (move.op == bytecode::Op::END_SEND) return;
-      const bool is_send = move.op == bytecode::Op::SEND;
-      const uint64_t token = is_send ? channel.open(process_.number, expander.registers() + move.reg + 2)
-                                     : channel.take(process_.number);
-      expander.set(move.reg, int64_t(channel.slot_of(token)));
-      expander.set(move.reg + 1u, int64_t(token));
-      for (uint32_t i = 0; i < channel.num_scalars() && !is_send; ++i)
-        expander.set(move.reg + 2u + i, channel.scalars(token)[i]);
-    }
-
     bool end_at_channel(const bytecode::MoveForm& move, uint64_t received) {
-      fail(EngineError("channel-ended", "a process needs a channel whose other side has ended")
-               .with_int("process", process_.number)
-               .with_int("pc", move.pc)
-               .with_int("received", int64_t(received))
-               .with_int("late", int64_t(process_.num_tasks)));
+      fail(NetworkState::channel_ended(process_, move, received));
       return false;
     }
 
@@ -278,47 +235,38 @@ class Network {
     Outcome outcome_ = Outcome::kGo;
   };
 
-  void make_channels() {
-    const bytecode::Program& program = plan_.program();
-    channels_.resize(program.tensors.size());
-    for (uint16_t tensor = 0; tensor < program.tensors.size(); ++tensor) {
-      if (program.tensors[tensor].channel == bytecode::ChannelKind::NONE) continue;
-      std::vector<uint32_t> senders, receivers;
-      for (const bytecode::MoveForm& move : program.moves) {
-        if (move.tensor != tensor) continue;
-        const bool is_send = move.op == bytecode::Op::SEND || move.op == bytecode::Op::END_SEND;
-        std::vector<uint32_t>& side = is_send ? senders : receivers;
-        if (side.empty() || side.back() != move.process) side.push_back(move.process);
-      }
-      channels_[tensor] =
-          std::make_unique<Channel>(program.tensors[tensor], Side(std::move(senders), states_),
-                                    Side(std::move(receivers), states_), states_);
-    }
+  /// Neighbours share a worker, so that tokens between them stay in its cache. Replicas, which have the same
+  /// channels, are dealt out, because one begins a token only after the one before it has.
+  uint32_t find_home(uint32_t number) const {
+    const auto& processes = state_.processes;
+    if (number > 0 && processes[number]->channels == processes[number - 1]->channels)
+      return (processes[number - 1]->home + 1) % run_.num_workers();
+    return uint32_t(uint64_t(number) * run_.num_workers() / processes.size());
   }
 
-  bool is_rendezvous(uint16_t tensor) const {
-    return plan_.program().tensors[tensor].channel == bytecode::ChannelKind::RENDEZVOUS;
-  }
+  /// Rounds without a process of its own after which a worker takes over one of another worker: a few
+  /// microseconds, longer than it takes until the next token of a short body.
+  static constexpr uint32_t kPatience = 16;
 
-  static Admission admit(const Channel& channel, const Process& process, const bytecode::MoveForm& move) {
-    switch (move.op) {
-      case bytecode::Op::SEND: return channel.admit_send(process.number);
-      case bytecode::Op::END_SEND:
-        return channel.admit_end(uint64_t(process.expander.registers()[move.reg + 1u]));
-      default: return channel.admit_receive(process.number);
-    }
-  }
+  struct alignas(kLineBytes) Idle {
+    uint32_t rounds = 0;  ///< without a process; of its worker alone
+  };
 
   template <class Change>
   void change(uint16_t tensor, const Change& apply) {
-    Channel& channel = *channels_[tensor];
+    Channel& channel = *state_.channels[tensor];
     uint32_t num_woken;
     {
-      const std::lock_guard<SpinLock> lock(channel.lock);
+      const std::unique_lock<SpinLock> lock = locked(channel.lock);
       apply(channel);
       num_woken = wake(channel);
     }
     call_others(num_woken);
+  }
+
+  /// Locks, unless the run has one worker.
+  std::unique_lock<SpinLock> locked(SpinLock& lock) const {
+    return run_.num_workers() > 1 ? std::unique_lock<SpinLock>(lock) : std::unique_lock<SpinLock>();
   }
 
   /// Called when processes became ready.
@@ -330,8 +278,8 @@ class Network {
   uint32_t wake(Channel& channel) {
     uint32_t num_woken = 0;
     for (size_t i = 0; i < channel.waiters.size();) {
-      Process& process = *processes_[channel.waiters[i].process];
-      if (waits(admit(channel, process, plan_.program().moves[channel.waiters[i].move]))) {
+      Process& process = *state_.processes[channel.waiters[i].process];
+      if (waits(state_.admit(process, plan_.program().moves[channel.waiters[i].move]))) {
         ++i;
         continue;
       }
@@ -345,28 +293,34 @@ class Network {
   }
 
   void push_ready(Process& process) {
-    const std::lock_guard<SpinLock> lock(ready_lock_);
+    const std::unique_lock<SpinLock> lock = locked(ready_lock_);
     ready_.push_back(&process);
     num_ready_.fetch_add(1, std::memory_order_seq_cst);
   }
 
-  Process* take_ready() {
+  /// The first ready process of a worker, or of any worker where `may_take_over` or one worker runs them all.
+  Process* take_ready(uint32_t slot, bool may_take_over) {
     if (num_ready_.load(std::memory_order_relaxed) == 0) return nullptr;
-    const std::lock_guard<SpinLock> lock(ready_lock_);
-    if (ready_.empty()) return nullptr;
-    Process* process = ready_.front();
-    ready_.pop_front();
+    const bool has_homes = sharing_.is_shared() && run_.options().jitter == 0;
+    const std::unique_lock<SpinLock> lock = locked(ready_lock_);
+    auto found = ready_.begin();
+    if (has_homes) found = std::find_if(found, ready_.end(), [&](Process* p) { return p->home == slot; });
+    if (found == ready_.end() && may_take_over) found = ready_.begin();
+    if (found == ready_.end()) return nullptr;
+    Process* process = *found;
+    ready_.erase(found);
+    if (has_homes) process->home = slot;
     num_ready_.fetch_sub(1, std::memory_order_relaxed);
     return process;
   }
 
   /// A process has ended or failed: those that wait for it go on.
   void end(uint32_t number, ProcessState state) {
-    states_[number].store(state, std::memory_order_release);
-    for (Channel* channel : processes_[number]->channels) {
+    state_.states[number].store(state, std::memory_order_release);
+    for (Channel* channel : state_.processes[number]->channels) {
       uint32_t num_woken;
       {
-        const std::lock_guard<SpinLock> lock(channel->lock);
+        const std::unique_lock<SpinLock> lock = locked(channel->lock);
         num_woken = wake(*channel);
       }
       call_others(num_woken);
@@ -376,53 +330,17 @@ class Network {
   /// A process is not at work any more. Acquire: the last worker sees what the others did.
   void leave() {
     if (num_active_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
-    find_failure();
+    if (std::optional<EngineError> failure = state_.failure())
+      run_.fail({0, 0, std::move(*failure), true}, 0);
     is_over_.store(true, std::memory_order_seq_cst);
-  }
-
-  // The end. \pre no process is ready or at work
-
-  void find_failure() {
-    for (const auto& process : processes_) {
-      if (process->error) return run_.fail({0, 0, std::move(*process->error), true}, 0);
-    }
-    std::vector<int64_t> blocked, fills;
-    bool has_tokens = false;
-    for (uint32_t tensor = 0; tensor < channels_.size(); ++tensor) {
-      if (channels_[tensor] == nullptr) continue;
-      const Channel& channel = *channels_[tensor];
-      for (const uint64_t number : {uint64_t(tensor), channel.sent(), channel.received(), channel.freed()})
-        fills.push_back(int64_t(number));
-      has_tokens = has_tokens || channel.sent() != channel.received();
-    }
-    for (const auto& process : processes_) {
-      if (states_[process->number].load(std::memory_order_relaxed) != ProcessState::kRunning) continue;
-      const bytecode::MoveForm& move = plan_.program().moves[process->pending];
-      const Admission admission = admit(*channels_[move.tensor], *process, move);
-      for (const uint32_t number : {process->number, move.pc, uint32_t(admission)})
-        blocked.push_back(int64_t(number));
-    }
-    if (!blocked.empty()) {
-      run_.fail({0, 0,
-                 EngineError("deadlock", "every process that has not ended waits")
-                     .with("blocked", std::move(blocked))
-                     .with("channels", std::move(fills)),
-                 true},
-                0);
-    } else if (has_tokens) {
-      const char* message = "tokens are left when all processes have ended";
-      run_.fail({0, 0, EngineError("unreceived-tokens", message).with("channels", std::move(fills)), true},
-                0);
-    }
   }
 
   Run& run_;
   const bytecode::Plan& plan_;
   Others& others_;
-  ProcessStates states_;
+  NetworkState state_;
   NetworkSharing sharing_;
-  std::vector<std::unique_ptr<Channel>> channels_;  ///< per tensor, null for tensors that are not rings
-  std::vector<std::unique_ptr<Process>> processes_;
+  std::vector<Idle> idle_;  ///< per worker
 
   alignas(kLineBytes) std::atomic<int> num_inside_{0};  ///< workers
   alignas(kLineBytes) SpinLock ready_lock_;

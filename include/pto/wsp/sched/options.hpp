@@ -50,6 +50,12 @@ enum class Start : uint8_t {
   kAfterBuild,  ///< when all of them are built
 };
 
+/// How a run with several workers orders tasks.
+enum class Waits : uint8_t {
+  kMaps,      ///< by hazard maps
+  kSymbolic,  ///< by symbolic waits if they cover the plan, and no other policy assigns or orders tasks
+};
+
 using graph::Deps;
 
 /// The schedule of a run. check_options rejects contradictions.
@@ -57,6 +63,7 @@ struct PolicyOptions {
   static constexpr uint64_t kWindow = 8192;
 
   Deps deps = Deps::kExact;
+  Waits waits = Waits::kMaps;
   uint32_t dispatchers = 0;  ///< 0 = one per worker, up to kDefaultDispatchers
   Ownership ownership = Ownership::kClaim;
   std::vector<uint64_t> bounds =
@@ -78,7 +85,7 @@ struct PolicyOptions {
       {};  ///< the first worker of each pool but the first; empty: equal pools
   std::vector<uint64_t> pool_shares =
       {};                        ///< not empty: pools have workers in these proportions, and at least one
-  uint32_t pool_size = 0;        ///< not 0: pools are groups of so many workers; their number follows
+  uint32_t pool_size = 0;        ///< not 0: pools are groups of this many workers; their number follows
   bool pools_are_soft = false;   ///< a worker runs tasks of other pools where its own has none
   bool balances = false;         ///< of ready tasks that nothing else orders, the longest starts first
   uint64_t streaming_bytes = 0;  ///< least size of a tensor for streaming stores; 0 = default of the machine
@@ -164,10 +171,17 @@ struct RunOptions : PolicyOptions, DebugOptions {
     return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph() && !is_simulated && !is_network;
   }
   /// Whether the calling thread may run all tasks: no option decides which worker runs a task, or when.
-  bool may_be_alone() const {
+  bool may_be_alone() const { return is_free() && !watches_tasks() && waits != Waits::kSymbolic; }
+  /// Whether symbolic waits may order tasks.
+  bool may_be_symbolic() const {
+    return waits == Waits::kSymbolic && is_free() && deps == Deps::kExact && !trace;
+  }
+
+ private:
+  bool is_free() const {
     return workers > 1 && dispatchers == 0 && streams == Streams::kOff && ready == Ready::kOwn &&
            ownership == Ownership::kClaim && window_mode == WindowMode::kStall && !cuts_units() &&
-           !keeps_graph() && !watches_tasks() && !tracks && !is_network;
+           !keeps_graph() && !tracks && !is_network && !is_simulated;
   }
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pto/wsp/bytecode/expander.hpp"
+#include "pto/wsp/graph/symbolic_waits.hpp"
 #include "pto/wsp/sched/flush_log.hpp"
 #include "pto/wsp/sched/numbering.hpp"
 #include "pto/wsp/sched/numbering_log.hpp"
@@ -51,6 +52,7 @@ struct Prepared {
   std::shared_ptr<SiteCosts> costs;    ///< measured by earlier runs with any plan
   std::vector<uint32_t> cost_guesses;  ///< per site, until it is measured
   std::vector<std::unique_ptr<graph::UnitSummary>> units;  ///< per loop: see units.hpp
+  std::unique_ptr<graph::SymbolicWaits> waits{};           ///< null until a run asks for them
 };
 
 /// The rest of a run that one worker began, for its dispatchers.

@@ -24,6 +24,45 @@ enum class Idle : uint8_t {
 };
 inline constexpr int kNumIdle = 7;
 
+/// A process of a network as it went. Times are in cycles.
+struct ProcessTime {
+  uint64_t tasks = 0;
+  double busy = 0;              ///< its tasks
+  double cores = 0;             ///< it waited for a core
+  double end = 0;               ///< when it ended
+  std::vector<double> tokens;   ///< per tensor: it waited to receive, or for its turn to
+  std::vector<double> buffers;  ///< per tensor: it waited to send, or for a receipt
+};
+
+/// A channel of a network as it went.
+struct ChannelTime {
+  uint32_t tensor;
+  uint64_t tokens = 0;         ///< received
+  double queued = 0;           ///< sum over tokens: from when one can be received until it is
+  double in_use = 0;           ///< buffers that are in use, times cycles
+  uint64_t most = 0;           ///< buffers in use at a time
+  double first = 0, last = 0;  ///< when a token was received
+};
+
+/// A token as it went: when its send began and ended, when its receipt began and ended.
+struct TokenTime {
+  uint32_t tensor, sender, receiver;
+  double opened, sent, received, freed;
+};
+
+/// A task of a process as it went.
+struct ProcessSpan {
+  uint32_t process, site;
+  double start, end;
+};
+
+struct NetworkTimes {
+  std::vector<ProcessTime> processes;
+  std::vector<ChannelTime> channels;
+  std::vector<TokenTime> tokens;   ///< in the order of their ends; the first ones
+  std::vector<ProcessSpan> spans;  ///< in the order of their ends; the first ones
+};
+
 /// A task as it went.
 struct TaskTime {
   uint32_t site;
@@ -56,6 +95,7 @@ struct SimResult {
   uint64_t max_live = 0;        ///< most tasks between the oldest that is not complete and the newest
   double longest = 0;           ///< cycles of the longest chain of tasks
   std::vector<TaskTime> times;  ///< if asked for, by task
+  std::shared_ptr<NetworkTimes> network;     ///< null for a workload
   std::shared_ptr<trace::RunRecord> record;  ///< if asked for: where tasks come from, without times
 };
 

@@ -7,21 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "pto/wsp/sim/network_simulator.hpp"
 #include "pto/wsp/sim/simulator.hpp"
 #include "pto/wsp/sim/walk_source.hpp"
 
 namespace pto::wsp::sim {
-
-/// What is simulated with the program.
-struct Simulation {
-  const Machine& machine;
-  CostModel& model;
-  std::vector<int64_t> flushed;  ///< what flush points read; those beyond them read the arrays
-  bool records_times = false;    ///< of all tasks, however many there are
-};
-
-/// The most tasks that are recorded without being asked for.
-inline constexpr uint64_t kMostTimes = uint64_t{1} << 16;
 
 namespace detail {
 
@@ -41,12 +31,13 @@ inline SimResult simulate(std::shared_ptr<sched::Prepared> prepared, const Kerne
   sched::Run run(others);
   run.begin(prepared, bases, options);
   const Machine& machine = simulation.machine;
+  if (options.is_network) return NetworkSimulator(machine, run, library, simulation).run();
   WalkSource source(run, library, machine.dispatchers, simulation.model, simulation.flushed, bases);
   const double starts_per_cycle = double(options.starts_per_second) / machine.hz;
   Simulator<WalkSource> simulator(machine, options, starts_per_cycle, source,
                                   simulation.records_times ? UINT64_MAX : kMostTimes, options.is_interrupted);
   SimResult result = simulator.run();
-  for (uint32_t cost = 0; cost < source.num_costs(); ++cost) result.kernels.push_back(source.kernel_of(cost));
+  result.kernels = source.costs().kernels();
   if (result.times.size() == result.tasks) {
     std::shared_ptr<const bytecode::Plan> plan(prepared, &prepared->plan);
     result.record = std::make_shared<trace::RunRecord>(std::move(plan), source.read(), result.tasks, 0);

@@ -1,4 +1,4 @@
-"""`P`: the loops of a workload."""
+"""Loops over axes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
 
 import numpy as np
 
-from pto_wsp.errors import BadIndex, BadOperand, NotYetThere, UnknownMember, did_you_mean
+from pto_wsp.errors import BadIndex, BadOperand, UnknownMember, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.lang.operands import Scalar
 from pto_wsp.lang.source import loop_statement, loop_targets
@@ -102,11 +102,7 @@ def _yielded(axis: object, loop: OpenLoop) -> Scalar | Span:
 
 
 class Loops:
-    """Loops of a workload; `P` is the only one.
-
-    `P(a, b, ...)` states that iterations are independent. An axis is an extent, the name of a size, or an
-    axis object. Hazards between tasks are tracked all the same.
-    """
+    """Loops over axes, which `P` provides."""
 
     @overload
     def __call__(self, a: Axis, /) -> AxisLoop[Scalar]: ...
@@ -190,15 +186,10 @@ class Loops:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name in _LATER:
-            raise NotYetThere(feature=f"P.{name}", detail="", advice="", loc=caller_location())
-        known = [n for n in vars(Loops) if not n.startswith("_")]
+        known = [n for n in dir(type(self)) if not n.startswith("_")]
         raise UnknownMember(
             name=f"P.{name}", where="workloads", advice=did_you_mean(name, known), loc=caller_location()
         )
-
-
-_LATER = frozenset({"pipe"})
 
 
 def _loop(kind: str, axes: tuple[Axis, ...], expansion: Expansion = NOT_EXPANDED) -> AxisLoop[Any]:
@@ -206,6 +197,3 @@ def _loop(kind: str, axes: tuple[Axis, ...], expansion: Expansion = NOT_EXPANDED
     if not axes:
         raise BadIndex(tensor="P", expected="at least one axis", found="none", loc=caller_location())
     return AxisLoop(kind, axes, None, expansion)
-
-
-P = Loops()

@@ -94,7 +94,7 @@ class Channel:
         """Return the tensor that holds the buffers."""
         return Held(self.name, self.dtype, (self.record.buffers, *self.dims))
 
-    def send(self, **scalars: Number) -> _Sending:
+    def send(self, **scalars: Number) -> Sending:
         """Begin a token: `with ch.send() as token:`.
 
         Args:
@@ -131,7 +131,11 @@ class Channel:
         for keyword, place in leaving_statements(loc.file, statement):
             raise left_early(f"`{self.name}.send`", f"`{keyword}`", place)
         require_one_value(loc.file, statement)
-        return _Sending(trace, self, tuple(values), loc)
+        return Sending(trace, self, tuple(values), loc)
+
+    def send_at(self, loc: Location) -> Sending:
+        """Begin a token without scalars, where a part of the library sends it on behalf of `loc`."""
+        return Sending(_process(f"`{self.name}.send`"), self, (), loc)
 
     def receive(self, count: Number | str | None = None) -> _Receiving:
         """Iterate over tokens: `for token in ch.receive():`.
@@ -187,7 +191,7 @@ class Scalars:
         raise UnknownMember(name=name, where=where, advice=advice, loc=caller_location())
 
 
-class _Sending:
+class Sending:
     """What `with` takes: its body describes the tasks that write the buffer."""
 
     def __init__(

@@ -9,7 +9,7 @@ from pto_wsp.lang.annotations import Constexpr, In, Out
 from pto_wsp.lang.kernel import pto
 from pto_wsp.lang.kernel.kernel import kernel
 from pto_wsp.lang.operands import Scalar, Tile
-from pto_wsp.lang.workload.axes import P
+from pto_wsp.lang.workload.loops import P
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.lang.workload.workload import Workload, workload
 from pto_wsp.ops.functional.tiles import COLS, ROWS

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pto_wsp.lang.operands import Scalar
-from pto_wsp.lang.workload.axes import P
+from pto_wsp.lang.workload.loops import P
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.lang.workload.workload import Workload, workload
 from pto_wsp.types import f32

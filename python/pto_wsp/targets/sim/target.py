@@ -31,6 +31,7 @@ class SimTarget(Target):
     """
 
     name = "sim"
+    runs_networks = True
 
     def __init__(self, device: Device, has_values: bool) -> None:
         self.device = device

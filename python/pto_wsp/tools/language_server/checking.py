@@ -42,5 +42,15 @@ def check_python(path: str, text: str, time_limit_s: float = TIME_LIMIT_S) -> li
     return loaded(done.stdout)
 
 
+def prove_document(path: str, text: str, time_limit_s: float = TIME_LIMIT_S) -> list[Remark]:
+    """Return what is proved about the `P` loops of a document; nothing if that takes too long."""
+    command = [sys.executable, "-m", WORKER, path, "prove"]
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=time_limit_s)
+    except subprocess.TimeoutExpired:
+        return []
+    return loaded(done.stdout) if done.returncode == 0 else []
+
+
 def _not_checked(reason: str) -> Remark:
     return Remark(1, 0, 0, NOT_CHECKED, f"not checked: {reason}", is_error=False)

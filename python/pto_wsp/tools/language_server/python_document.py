@@ -1,6 +1,7 @@
 """Checks a Python document in a process of its own, whose argument is the path of the document.
 
-The text comes from standard input, remarks go to standard output as JSON. Statements are run one by one, but
+With a second argument `prove`, it proves what it can about a Python document or `.pto` text instead. The text
+comes from standard input, remarks go to standard output as JSON. Statements are run one by one, but
 only those that declare: imports, functions, classes and assignments. `compile` checks and builds nothing, so
 that programs which declare and then run are checked without running.
 """
@@ -21,6 +22,8 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.lang.compiling import set_compile_hook
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.location import Location
+from pto_wsp.text import parse
+from pto_wsp.tools.language_server.proving import proofs
 from pto_wsp.tools.language_server.remarks import NOT_CHECKED, PYTHON_SYNTAX, Remark, dumped, remark_of
 
 DECLARATIONS = (
@@ -140,11 +143,21 @@ def _traced(path: str, names: dict[str, Any], refused: set[str]) -> Iterator[Rem
             yield Remark(line, 0, 0, "python-error", f"{type(error).__name__}: {error}")
 
 
+def prove(path: str, text: str) -> Iterator[Remark]:
+    """Yield what is proved about the `P` loops of a document whose check finds no error."""
+    if path.endswith(".pto"):
+        yield from proofs(parse(text, path), path)
+    elif not any(remark.is_error for remark in check(path, text)):
+        for value in list(vars(sys.modules[MODULE_NAME]).values()):
+            if isinstance(value, Workload):
+                yield from proofs(verify(value.trace().module), path)
+
+
 def main() -> None:
     """Check the document whose path is the first argument."""
     text = sys.stdin.read()
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        found = check(sys.argv[1], text)
+        found = list((prove if sys.argv[2:] == ["prove"] else check)(sys.argv[1], text))
     print(dumped(found))
 
 

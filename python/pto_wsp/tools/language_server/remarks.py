@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pto_wsp.errors import PtoError
 from pto_wsp.location import Location
 
-PYTHON_SYNTAX, NOT_CHECKED = "python-syntax", "not-checked"
-"""Codes of remarks that are not errors of PTO-WSP."""
+PYTHON_SYNTAX, NOT_CHECKED, PROOF = "python-syntax", "not-checked", "proof"
+"""Codes of remarks that are not errors of PTO-WSP. A PROOF is shown at the cursor, and not listed."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
-from pto_wsp.tools.language_server.checking import check_python, check_text
+from pto_wsp.tools.language_server.checking import MENTIONS, check_python, check_text, prove_document
 from pto_wsp.tools.language_server.hovering import hover, word_at
 from pto_wsp.tools.language_server.remarks import Remark
 
@@ -43,6 +43,8 @@ def make_server() -> LanguageServer:
             return None
         line, column = document.lines[params.position.line], params.position.character
         text = hover(word_at(line, column), _is_text(document.uri))
+        proof = checker.proof_at(document.uri, params.position.line + 1)
+        text = "\n\n".join(part for part in (proof, text) if part) or None
         kind = types.MarkupKind.Markdown
         return None if text is None else types.Hover(types.MarkupContent(kind, text))
 
@@ -60,6 +62,7 @@ class Checker:
         self._server = server
         self._lock = Lock()
         self._timers: dict[str, Timer] = {}
+        self._proofs: dict[str, list[Remark]] = {}
 
     def check_later(self, uri: str, pause_s: float) -> None:
         """Check a document after a pause; a later call replaces an earlier one."""
@@ -72,10 +75,17 @@ class Checker:
             before.cancel()
         timer.start()
 
+    def proof_at(self, uri: str, line: int) -> str:
+        """Return what the last check of a document proved about the `P` loop of a line, counted from 1."""
+        with self._lock:
+            found = self._proofs.get(uri, [])
+        return "\n\n".join(remark.message for remark in found if remark.line == line)
+
     def forget(self, uri: str) -> None:
         """Show nothing of a document that was closed."""
         with self._lock:
             timer = self._timers.pop(uri, None)
+            self._proofs.pop(uri, None)
         if timer is not None:
             timer.cancel()
         self._publish(uri, None, [])
@@ -86,6 +96,9 @@ class Checker:
         found = (check_text if _is_text(uri) else check_python)(document.path, text)
         if self._server.workspace.get_text_document(uri).version == version:
             self._publish(uri, version, found)
+            proofs = prove_document(document.path, text) if MENTIONS in text or _is_text(uri) else []
+            with self._lock:
+                self._proofs[uri] = proofs
 
     def _publish(self, uri: str, version: int | None, found: list[Remark]) -> None:
         shown = [_diagnostic(remark) for remark in found]

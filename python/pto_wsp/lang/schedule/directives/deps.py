@@ -27,6 +27,15 @@ class Deps(Directive):
         """Tasks wait for each other where the bounds of their regions overlap."""
         return self
 
+    @policy(settings={"waits": "SYMBOLIC"}, effect="test_symbolic_waits_order_tasks")
+    def symbolic(self) -> Deps:
+        """As `infer_tensor_map_exact`, by waits that follow from loop indices, without hazard maps.
+
+        Programs with flush points or edges, traced runs and runs under other policies use hazard maps.
+        `program.stats.is_symbolic` tells.
+        """
+        return self
+
     @policy(effect=_WAITS)
     def hybrid(self) -> Deps:
         """As `infer_tensor_map_exact`, and for the edges of `after=`."""

@@ -49,13 +49,20 @@ RANK = {layer: rank for rank, line in enumerate(ORDER) for layer in line}
 NATIVE_USERS = {"planner", "runtime"}
 
 # Imports inside functions, as (importer, imported): only where a registry loads what it was asked for, and
-# the adviser and the simulator, which programs that do not ask need not load.
+# what programs without errors, or that do not ask, need not load: explanations of errors, the adviser, the
+# simulator, proofs, generated walks, dialects of text.
 DEFERRED = {
     ("targets.registry", f"targets.{path.parent.name}.target") for path in PACKAGE.glob("targets/*/target.py")
 } | {
     ("runtime.trace", "advice.case"),
     ("runtime.trace", "advice.registry"),
     ("runtime.runners", "runtime.simulated"),
+    ("runtime.engine", "lower.lower_workload_to_source"),
+    ("runtime.engine", "runtime.explain"),
+    ("runtime.run_options", "runtime.explain"),
+    ("runtime.engine", "interp.depths"),
+    ("text.modules", "text.foreign.detection"),
+    ("text.modules", "text.foreign.functions"),
     ("tools.commands", "tools.language_server.server"),
     ("lang.workload.workload", "prove.prove"),
     ("lang.workload.operators", "restructure.operators"),

@@ -15,7 +15,6 @@ import numpy as np
 from pto_wsp import _native
 from pto_wsp.advice.machine import Machine
 from pto_wsp.errors import BadCache, BadLibrary, Deadlock, KernelFailed, PtoError
-from pto_wsp.interp.depths import advised
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
@@ -25,9 +24,7 @@ from pto_wsp.ir.scalar import Element, Value, walk
 from pto_wsp.lang.schedule.directives.trace import LEVELS
 from pto_wsp.lang.schedule.registry import every_kind
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
-from pto_wsp.lower.lower_workload_to_source import lower_workload_to_source
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.runtime.explain import explain, failed_check_text, failure_of_native, no_memory
 from pto_wsp.runtime.interpreted import bind
 from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_program, program_key
 from pto_wsp.runtime.options import run_options
@@ -92,6 +89,8 @@ class EngineRunner:
         status, kept = self.library.call(index, views, numbers, codes, task, workspace)
         if status == 0:
             return
+        from pto_wsp.runtime.explain import failed_check_text, failure_of_native
+
         if kernel.native is None:
             check = self.artifact.checks[kernel.name][status - 1]
         else:
@@ -120,6 +119,8 @@ class EngineRunner:
         """Return the library of the walk, where source walks the workload."""
         if self._builder.expander == "bytecode":
             return None
+        from pto_wsp.lower.lower_workload_to_source import lower_workload_to_source
+
         return str(self._builder.build_walk(lower_workload_to_source(module, lowered), self._cache))
 
     def _take_kept(self, key: str) -> bool:
@@ -179,6 +180,8 @@ class EngineRunner:
         except _native.EngineError as error:
             raise self.explained(error, loaded, request) from None
         except MemoryError:
+            from pto_wsp.runtime.explain import no_memory
+
             raise no_memory(loaded.module) from None
 
     def machine(self, began_ns: int | None) -> Machine | None:
@@ -194,6 +197,8 @@ class EngineRunner:
         """Return the catalogue's error for one of a run."""
         found = self._explained(error, loaded.module, loaded.lowered, request.arrays)
         if isinstance(found, Deadlock):
+            from pto_wsp.interp.depths import advised
+
             return advised(found, loaded.module, *bind(loaded.module, request.arrays, request.scalars))
         return found
 
@@ -210,6 +215,8 @@ class EngineRunner:
             failure = self.library.failure(number)
         else:
             failure = None
+        from pto_wsp.runtime.explain import explain
+
         return explain(error, self._target, module, lowered, self.artifact, arrays, failure)
 
 

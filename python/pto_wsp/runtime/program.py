@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -517,6 +516,8 @@ class Program:
         if not isinstance(self._runner, EngineRunner):
             raise UnusableFile(what="written", path=path, reason=f"`{self._target}` compiles no kernels")
         try:
+            import shutil  # here: it loads the packages of four kinds of archives
+
             shutil.copy(self._runner.artifact.path, path)
         except OSError as error:
             raise UnusableFile(what="written", path=path, reason=error.strerror or "unknown") from None

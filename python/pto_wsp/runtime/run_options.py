@@ -9,7 +9,6 @@ from pto_wsp.interp.references import IS_INSIDE_RUN
 from pto_wsp.lang.schedule.directives.trace import LEVELS
 from pto_wsp.lang.workload import context
 from pto_wsp.location import caller_location
-from pto_wsp.runtime.explain import nested_run
 from pto_wsp.runtime.numbers import integer
 
 MAX_TIME_LIMIT = 1e9
@@ -23,6 +22,8 @@ def require_outermost() -> None:
         hint = "call the workload it was compiled from: its tasks become tasks of this one"
         raise NestedRun(where=f"workload `{described.name}`", loc=caller_location(), hint=hint)
     if IS_INSIDE_RUN.get():
+        from pto_wsp.runtime.explain import nested_run
+
         raise nested_run()
 
 

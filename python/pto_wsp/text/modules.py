@@ -17,8 +17,6 @@ from pto_wsp.lang.kernel.outputs import check_outputs
 from pto_wsp.location import Location
 from pto_wsp.support.garbage import collection_paused
 from pto_wsp.support.record import record, replace
-from pto_wsp.text.foreign.detection import form_of
-from pto_wsp.text.foreign.functions import read_foreign
 from pto_wsp.text.kernels import read_kernel_body
 from pto_wsp.text.native import read_native
 from pto_wsp.text.parameters import read_kernel_params, read_workload_params
@@ -208,6 +206,8 @@ class _ModuleReader:
         if name in self.functions:
             raise RepeatedText(kind="function", name=name, loc=cursor.place(token))
         self.functions[name] = None
+        from pto_wsp.text.foreign.detection import form_of  # here: programs in Python need none of the forms
+
         form = form_of(self.source, cursor, last)
         is_workload = form.is_workload if kind is None else kind
         later = _Later(name, is_workload, cursor.whole, cursor, self.source.line)
@@ -291,6 +291,8 @@ class _ModuleReader:
             callee = self.called(cursor, token)
             if not module.has_function(callee.name):
                 module.import_function(callee)
+
+        from pto_wsp.text.foreign.functions import read_foreign
 
         return read_foreign(self.source, later.head, builder, later.is_workload, require)
 

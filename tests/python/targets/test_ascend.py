@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from pto_wsp.targets.ascend.hazards import LOAD, STORE, VECTOR, FlagPlanner, Tou
 from pto_wsp.targets.ascend.kernel import write_kernel
 from pto_wsp.targets.ascend.target import AscendTarget
 from pto_wsp.targets.ascend.templates import TEMPLATES, Unsupported
+from tests.ascend.standin.build import HERE as SIMULATED
 from tests.ascend.standin.build import StandIn, StandInTarget, build
 from tests.golden import Golden
 from tests.python.targets.ctypes_abi import Library
@@ -292,6 +295,31 @@ def test_an_example_has_the_results_of_the_interpreter(standin: StandInTarget) -
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs cmake")
+@needs_compiler
+def test_the_folder_builds_and_runs(tmp_path: Path) -> None:
+    """The commands of its README, with the simulated cores as the library."""
+    layers.compile("ascend_a2a3").export(tmp_path / "out")
+    rng = np.random.default_rng(0)
+    arrays = {
+        "Lengths": np.array([5, 0, 2], np.int32),
+        "X": rng.standard_normal((3, 5, 16, COLS)).astype(np.float32),
+        "W": np.ones((1, COLS), np.float32),
+    }
+    for name, array in arrays.items():
+        np.save(tmp_path / "out" / f"{name}.npy", array)
+    page = (tmp_path / "out" / "README.md").read_text()
+    commands = page.split("```sh\n")[1].split("```")[0]
+    environment = {**os.environ, "PTO_ISA_ROOT": str(SIMULATED)}
+    subprocess.run(["sh", "-ec", commands], cwd=tmp_path / "out", env=environment, check=True)
+    arrays |= {"Y": np.zeros_like(arrays["X"])}
+    layers.compile("interp")(**arrays)
+    for name, path in (("X", "X_out"), ("Y", "Y")):
+        found = np.load(tmp_path / "out" / f"{path}.npy")
+        np.testing.assert_allclose(found, arrays[name], rtol=1e-5, atol=1e-7)
+
+
 @needs_compiler
 def test_each_flag_that_is_left_out_is_found(tmp_path: Path) -> None:
     """Kernels run once per flag and barrier, without it: the vector clocks report every one."""
@@ -311,6 +339,25 @@ def test_each_flag_that_is_left_out_is_found(tmp_path: Path) -> None:
             core.skip(number)
             library.call(function, arguments)
             assert core.report() != "", f"{function.name}: {number} of {count}"
+
+
+@kernel
+def copy_twice(x: In[Tile[16, 64, f32]], y: Out[Tile[16, 64, f32]], z: Out[Tile[16, 64, f32]]):
+    pto.store(y, pto.load(x) * 2.0)
+    pto.store(z, pto.load(x) * 3.0)
+
+
+@needs_compiler
+def test_tensors_that_are_passed_twice_are_ordered(tmp_path: Path) -> None:
+    """The second load reads what the first store wrote."""
+    function = copy_twice.specialise({}, {})
+    path = build([function], target_of("ascend_a2a3"), tmp_path / "out")
+    library, core = Library(path), StandIn(path)
+    for is_first in (True, False):
+        core.loads_first(is_first)
+        x, z = np.ones((16, 64), np.float32), np.zeros((16, 64), np.float32)
+        assert library.call(function, [x, x, z]) == 0
+        assert core.report() == "" and (z == 6).all()
 
 
 @needs_compiler

@@ -23,7 +23,7 @@ Clock = dict[str, int]
 
 @record
 class Touched:
-    """Bytes [start, stop) of a memory: `ub`, or a tensor as a whole."""
+    """Bytes [start, stop) of the memory `ub`, or all of `gm`."""
 
     memory: str
     start: int = 0

@@ -29,6 +29,9 @@ from pto_wsp.types.tile import TileType
 _OPERAND = re.compile(r"\{(\w+)\}")
 _TMP = "{t}"
 
+_GLOBAL = (Touched("gm"),)
+"""What loads read and stores write: a task may pass one tensor as several parameters."""
+
 
 def write_kernel(kernel: KernelFunction, generation: Generation) -> AscendCode:
     """Return a kernel that was written twice: the second time, its flags are known.
@@ -239,14 +242,14 @@ class AscendCode(KernelWriter):
         self._require_rows(stmt.region, stmt.tile, stmt.loc, "load")
         self._require_column(stmt.tile, window, stmt)
         self.set_tile(stmt.tile, f"{window}.rows, {window}.cols")
-        reads, writes = (Touched(stmt.region.tensor),), (self.access(stmt.tile),)
+        reads, writes = _GLOBAL, (self.access(stmt.tile),)
         self.issue(LOAD, self._move("load", stmt.tile, window), tile_name(stmt.tile), reads, writes)
 
     def store(self, stmt: Store, window: str) -> None:
         """Write a store to a window of the tile's valid shape."""
         self._require_rows(stmt.region, stmt.tile, stmt.loc, "store")
         self._require_column(stmt.tile, window, stmt)
-        reads, writes = (self.access(stmt.tile),), (Touched(stmt.region.tensor),)
+        reads, writes = (self.access(stmt.tile),), _GLOBAL
         self.issue(STORE, self._move("store", stmt.tile, window), tile_name(stmt.tile), reads, writes)
 
     def _move(self, verb: str, tile: str, window: str) -> str:

@@ -176,6 +176,8 @@ endif()
 find_package(Threads REQUIRED)
 add_executable({name} kernels.cpp walk.cpp main.cpp host.cpp)
 target_include_directories({name} PRIVATE include .)
+target_compile_definitions({name} PRIVATE PTO_LANES=4)
+target_compile_options({name} PRIVATE -Wno-psabi)
 set_source_files_properties(kernels.cpp PROPERTIES
   COMPILE_DEFINITIONS "__CPU_SIM;PTO_CPU_MAX_THREADS=1"
   COMPILE_OPTIONS "-std=c++20;-O2;-I${{PTO_ISA_ROOT}}/include;-includestdint.h;-includestddef.h")

@@ -49,6 +49,12 @@ KNOWN_TENSORS = {f"{name}.weight" for name in (*ROLES.values(), *EXPERT_ROLES.va
 }
 """Tensors of a layer; any other would change results, and is refused by name."""
 
+KNOWN_SETTINGS = {"expert_gating_func": 1, "expert_weights_scale": 1.0, "expert_group_count": 1}
+"""Settings of experts that change results, with the values that these programs have; 1 is softmax."""
+
+REFUSED_OF_YARN = ("attn_factor", "yarn_attn_factor", "yarn_ext_factor", "yarn_log_multiplier")
+"""Settings of "yarn" that these programs do not have."""
+
 
 class GgufFile:
     """An open file.
@@ -107,7 +113,7 @@ class GgufFile:
         turned = int(self.value("{arch}.rope.dimension_count", dim))
         if turned != dim:
             raise UnknownModel(f"rotary positions of {turned} of {dim} elements are not supported")
-        experts = int(self.value("{arch}.expert_count", 0))
+        experts = self._experts()
         shared = f"blk.0.{EXPERT_ROLES['SharedGate']}.weight"
         end = {int(self.value("tokenizer.ggml.eos_token_id"))}
         end |= {int(n) for n in [self.value("tokenizer.ggml.eot_token_id")] if n is not None}
@@ -130,10 +136,22 @@ class GgufFile:
             window=int(self.value("{arch}.attention.sliding_window", 0)),
             experts=experts,
             chosen=int(self.value("{arch}.expert_used_count", 0)),
-            has_unit_gates=self.architecture != "qwen2moe",
+            has_unit_gates=bool(self.value("{arch}.expert_weights_norm", self.architecture != "qwen2moe")),
             shared=int(self._tensors[shared].shape[1]) if shared in self._tensors else 0,
             end=tuple(sorted(end)),
         )
+
+    def _experts(self) -> int:
+        """Return the number of experts, or 0.
+
+        Raises:
+            UnknownModel: a setting of their choice that these programs do not have.
+        """
+        for setting, expected in KNOWN_SETTINGS.items():
+            found = self.value(f"{{arch}}.{setting}", expected)
+            if found != expected:
+                raise UnknownModel(f"experts: `{setting}`: expected {expected}, found {found}")
+        return int(self.value("{arch}.expert_count", 0))
 
     def _rope(self) -> Rope:
         theta = float(self.value("{arch}.rope.freq_base", 10000.0))
@@ -148,12 +166,14 @@ class GgufFile:
         factor = float(self.value("{arch}.rope.scaling.factor"))
         if kind == "linear":
             return Rope(theta, "linear", factor, factors=factors)
-        for setting in ("attn_factor", "yarn_log_multiplier"):
+        for setting in REFUSED_OF_YARN:
             if self.value(f"{{arch}}.rope.scaling.{setting}") is not None:
                 raise UnknownModel(f"rotary positions: `{setting}` is not supported")
+        low = float(self.value("{arch}.rope.scaling.yarn_beta_slow", 1.0))
+        high = float(self.value("{arch}.rope.scaling.yarn_beta_fast", 32.0))
         fallback = self.value("{arch}.context_length")
         original = int(self.value("{arch}.rope.scaling.original_context_length", fallback))
-        return Rope(theta, "yarn", factor, high=32.0, original=original, factors=factors)
+        return Rope(theta, "yarn", factor, low, high, original, factors=factors)
 
     def order(self, heads: int, dim: int) -> np.ndarray:
         """Return the order of the outputs of queries or keys in which pairs are (i, i + dim / 2)."""

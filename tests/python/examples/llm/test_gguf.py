@@ -25,7 +25,7 @@ FORMS: dict[str, tuple[str, Config]] = {
     "mixtral": ("llama", EXPERTS),
     "qwen2moe": ("qwen2moe", replace(EXPERTS, has_bias=True, has_unit_gates=False, shared=64)),
     "qwen3moe": ("qwen3moe", replace(EXPERTS, has_head_norms=True)),
-    "yarn": ("qwen2", replace(SIZES, has_bias=True, rope=Rope(1e4, "yarn", 4.0, high=32.0, original=64))),
+    "yarn": ("qwen2", replace(SIZES, has_bias=True, rope=Rope(1e4, "yarn", 4.0, high=24.0, original=64))),
 }
 VECTORS = {
     "FirstGain": "attn_norm.weight", "SecondGain": "ffn_norm.weight", "QueryGain": "attn_q_norm.weight",
@@ -54,7 +54,9 @@ def settings(writer: Any, config: Config) -> None:
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(config.rope.factor)
         writer.add_rope_scaling_orig_ctx_len(config.rope.original)
+        writer.add_rope_scaling_yarn_beta_fast(config.rope.high)
     if config.experts:
+        writer.add_expert_weights_norm(config.has_unit_gates)
         writer.add_expert_count(config.experts)
         writer.add_expert_used_count(config.chosen)
         writer.add_expert_feed_forward_length(config.inner)
@@ -95,10 +97,14 @@ def vectors(model: Checkpoint) -> dict[str, np.ndarray]:
     return found
 
 
-def write(path: Path, architecture: str, model: Checkpoint, is_quantised: bool = False) -> None:
-    """Write a file; its matrices are of Q8_0 or f32."""
+def write(
+    path: Path, architecture: str, model: Checkpoint, is_quantised: bool = False, **others: float
+) -> None:
+    """Write a file; its matrices are of Q8_0 or f32, and `others` are more settings."""
     writer, kind = gguf.GGUFWriter(path, architecture), gguf.GGMLQuantizationType.Q8_0
     settings(writer, model.config)
+    for name, value in others.items():
+        writer.add_float32(f"{architecture}.{name}", value)
     for name, array in matrices(architecture, model).items():
         if is_quantised:
             writer.add_tensor(name, gguf.quantize(array, kind), raw_dtype=kind)
@@ -144,3 +150,10 @@ def test_an_unknown_architecture_is_named(tmp_path: Path) -> None:
     write(tmp_path / "model.gguf", "mamba", random_checkpoint(SMALL))
     with pytest.raises(UnknownModel, match=r"architecture: expected llama, .*qwen3moe, found 'mamba'"):
         GgufFile(tmp_path / "model.gguf")
+
+
+def test_unknown_settings_of_experts_are_named(tmp_path: Path) -> None:
+    made = random_checkpoint(EXPERTS)
+    write(tmp_path / "model.gguf", "llama", made, expert_weights_scale=2.5)
+    with pytest.raises(UnknownModel, match=r"`expert_weights_scale`: expected 1.0, found 2.5"):
+        GgufFile(tmp_path / "model.gguf").checkpoint()

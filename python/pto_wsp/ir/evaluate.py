@@ -98,7 +98,7 @@ def element_outside(name: str, index: int, dim: int, size: int) -> str:
     """Return why an element that is not part of its tensor has no value."""
     axis, is_rows, _ = name.partition(".offsets")
     if is_rows:
-        return f"`{axis}` has {size - 1} rows, and a row after the last one is read"
+        return f"`{axis}` has {size - 1} row{'s' * (size != 2)}, and a row after the last one is read"
     return f"`{name}` is read at {index}, outside its dimension {dim} of size {size}"
 
 

@@ -92,10 +92,10 @@ class Call {
   void run(uint32_t workers) {
     check_sizes();
     for (size_t i = 0; i < program_.tensors.size(); ++i) {
-      if (program_.tensors[i].kind == Kind::kOffsets) check_offsets(i);
+      if (program_.tensors[i].kind == TensorKind::kOffsets) check_offsets(i);
     }
     for (size_t i = 0; i < program_.tensors.size(); ++i) {
-      if (program_.tensors[i].kind == Kind::kIndices) check_indices(i);
+      if (program_.tensors[i].kind == TensorKind::kIndices) check_indices(i);
     }
     program_.derive(values_);
     std::vector<Array> locals;
@@ -152,7 +152,7 @@ class Call {
   bind::ArrayRef array(size_t i, std::vector<Array>& locals) const {
     const std::vector<int64_t> shape = shape_of(program_, descriptor(i), values_);
     const DType dtype = descriptor(i).dtype;
-    if (program_.tensors[i].kind == Kind::kLocal) {
+    if (program_.tensors[i].kind == TensorKind::kLocal) {
       locals.emplace_back(dtype, shape);
       return packed_ref(locals.back().data(), dtype, shape);
     }

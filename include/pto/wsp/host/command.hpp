@@ -141,7 +141,7 @@ class Command {
       }
     }
     set_values();
-    for (const Kind kind : {Kind::kOffsets, Kind::kIndices, Kind::kArray}) {
+    for (const TensorKind kind : {TensorKind::kOffsets, TensorKind::kIndices, TensorKind::kArray}) {
       for (const auto& pair : options_.input) {
         const size_t i = tensor_number(pair.first);
         if (program_.tensors[i].kind == kind) read(i, pair.second);
@@ -164,7 +164,7 @@ class Command {
 
   size_t tensor_number(const std::string& name) const {
     for (size_t i = 0; i < program_.tensors.size(); ++i) {
-      if (name == program_.tensors[i].name && program_.tensors[i].kind != Kind::kLocal) return i;
+      if (name == program_.tensors[i].name && program_.tensors[i].kind != TensorKind::kLocal) return i;
     }
     throw Mistake("the program has no tensor `" + name + "`");
   }
@@ -190,8 +190,10 @@ class Command {
 
   void read(size_t i, const std::string& path) {
     Array array = read_npy(path);
-    if (program_.tensors[i].kind == Kind::kOffsets) array = read_offsets(program_.tensors[i], array, path);
-    if (program_.tensors[i].kind == Kind::kIndices) array = read_indices(program_.tensors[i], array, path);
+    if (program_.tensors[i].kind == TensorKind::kOffsets)
+      array = read_offsets(program_.tensors[i], array, path);
+    if (program_.tensors[i].kind == TensorKind::kIndices)
+      array = read_indices(program_.tensors[i], array, path);
     const bytecode::TensorDescriptor& tensor = descriptor(i);
     bool is_right = array.dtype() == tensor.dtype && array.shape().size() == tensor.rank;
     for (size_t d = 0; is_right && d < tensor.rank; ++d) {

@@ -24,7 +24,7 @@ struct Symbol {
 };
 
 /// What a tensor of a program is for its caller.
-enum class Kind {
+enum class TensorKind {
   kArray,    ///< an array, of the very type
   kLocal,    ///< nothing: the program makes it
   kOffsets,  ///< where the rows of an axis begin and the last one ends: integers that never fall
@@ -34,7 +34,7 @@ enum class Kind {
 /// A tensor of a program; its number is its place.
 struct Tensor {
   const char* name;
-  Kind kind = Kind::kArray;
+  TensorKind kind = TensorKind::kArray;
   bool is_read = false;  ///< tasks read what the caller gives, or it decides what runs
   size_t axis = 0;  ///< of kOffsets the symbol of the number of rows, of kIndices the tensor of the offsets
 };

@@ -152,7 +152,7 @@ def _main(module: Module, library: Library, header: str, has_walk: bool) -> str:
     out.line()
     out.line("static pto::wsp::host::Program make_program() {")
     with out.indented():
-        out.line("using pto::wsp::host::Kind;")
+        out.line("using pto::wsp::host::TensorKind;")
         out.line("pto::wsp::host::Program program{};")
         out.line(f"program.name = {c_string(entry.name)};")
         out.line("program.bytecode = bytecode;")
@@ -219,17 +219,17 @@ def _tensors(module: Module) -> Iterator[str]:
     symbols = {param.name: i for i, param in enumerate(entry.symbols)}
     numbers = {tensor.name: i for i, tensor in enumerate(entry.tensors)}
     axes = {
-        axis.offsets: f"{c_string(axis.name)}, Kind::kOffsets, true, {symbols[axis.outer]}"
+        axis.offsets: f"{c_string(axis.name)}, TensorKind::kOffsets, true, {symbols[axis.outer]}"
         for axis in axes_of(entry)
     }
     for axis in axes_of(entry):
         if isinstance(axis, w.SparseParam):
-            row = f"{c_string(axis.indices)}, Kind::kIndices, true, {numbers[axis.offsets]}"
+            row = f"{c_string(axis.indices)}, TensorKind::kIndices, true, {numbers[axis.offsets]}"
             axes[axis.indices] = row
     for tensor in entry.tensors:
         kind = "kLocal" if tensor.is_local else "kArray"
         is_read = tensor.name in read and not tensor.is_local
-        yield axes.get(tensor.name, f"{c_string(tensor.name)}, Kind::{kind}, {_bool(is_read)}")
+        yield axes.get(tensor.name, f"{c_string(tensor.name)}, TensorKind::{kind}, {_bool(is_read)}")
 
 
 def _bool(value: bool) -> str:

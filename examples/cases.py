@@ -118,6 +118,12 @@ def _pipeline() -> Run:
     return Run(module.build(2, 2).trace().module, {"X": x, "Y": np.zeros_like(x)})
 
 
+def _expert_network() -> Run:
+    module = importlib.import_module("examples.08_expert_network.expert_network")
+    batch = module.random_batch(np.random.default_rng(0), 24)
+    return Run(module.build(3).trace().module, {**batch._asdict(), "Y": np.zeros_like(batch.Y)})
+
+
 def _deepseek() -> Run:
     model = importlib.import_module("examples.deepseek_v32.model")
     config = importlib.import_module("examples.deepseek_v32.config").SMALL
@@ -183,6 +189,7 @@ def cases() -> Iterator[tuple[str, Callable[[], Run]]]:
     yield "05_decode_loop/decode_loop.py", _decode_loop
     yield "06_tuned_decode/tuned_decode.py", _tuned_decode
     yield "07_pipeline/pipeline.py", _pipeline
+    yield "08_expert_network/expert_network.py", _expert_network
     for path in sorted((HERE / "cookbook").glob("*.py")):
         yield f"cookbook/{path.name}", lambda name=path.stem: _cookbook(name)
     yield "deepseek_v32/graphs.py", _deepseek

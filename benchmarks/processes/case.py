@@ -17,6 +17,7 @@ from pto_wsp.errors import Deadlock
 TOKENS = 100_000
 LONG_TOKENS = 2_000
 STAGES = 4
+EVENTS_PER_TOKEN = 8
 
 
 def run(bench: Bench) -> None:
@@ -25,6 +26,7 @@ def run(bench: Bench) -> None:
     token_rows(bench, workers)
     overlap_rows(bench, workers)
     memory_row(bench, workers)
+    simulation_row(bench)
     report_row(bench, workers)
 
 
@@ -94,6 +96,20 @@ def memory_row(bench: Bench, workers: int) -> None:
         once()
     grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     bench.rows.append(Row("memory_bytes_per_token", grown / (rounds * TOKENS), "bytes", goal="<= 0.1"))
+
+
+def simulation_row(bench: Bench) -> None:
+    """Events of a simulated network: per token two tasks, two sends and two receipts, and their ends."""
+    program = programs.chain(2, 2, target="sim", values=False)
+    x, y = np.ones((1, programs.COLS), np.float32), np.empty((1, programs.COLS), np.float32)
+
+    def millions() -> float:
+        start = time.perf_counter()
+        program.run(X=x, Y=y, n=TOKENS)
+        return EVENTS_PER_TOKEN * TOKENS / (time.perf_counter() - start) / 1e6
+
+    measured = bench.measure({"events": millions}, rounds=bench.rounds(9, 3))
+    bench.add("network_sim_events_per_s", measured["events"], "M events/s", goal=">= 5")
 
 
 def report_row(bench: Bench, workers: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 from pto_wsp import (
     Channel,
@@ -51,8 +52,8 @@ def _stage(name: str, source: Channel, target: Channel) -> ProcessFunction:
     return process(body)
 
 
-def chain(stages: int, depth: int) -> Program:
-    """`stages` processes with trivial bodies; `n` tokens."""
+def chain(stages: int, depth: int, **options: Any) -> Program:
+    """`stages` processes with trivial bodies; `n` tokens; `options` of `compile`."""
     channels = [Channel(f"c{i}", Tensor[f32, 1, COLS], depth) for i in range(stages - 1)]
     first, last = channels[0], channels[-1]
 
@@ -68,7 +69,7 @@ def chain(stages: int, depth: int) -> Program:
             copy(x=token, y=Y)
 
     middle = [_stage(f"s{i}", a, b) for i, (a, b) in enumerate(itertools.pairwise(channels))]
-    return network(begin, *middle, end).compile()
+    return network(begin, *middle, end).compile(**options)
 
 
 def long_chain(depth: int) -> Program:

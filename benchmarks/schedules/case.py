@@ -1,4 +1,4 @@
-"""The case `schedules`: what directives cost if they gain nothing, and how well `load_balance` balances."""
+"""The case `schedules`: what directives cost and gain, and what sessions do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Bench, Row
+from benchmarks.schedules.simulated import rows as simulated_rows
 from pto_wsp import (
     In,
     Out,
@@ -16,6 +17,7 @@ from pto_wsp import (
     Program,
     Scalar,
     Schedule,
+    Session,
     Tensor,
     Tile,
     f32,
@@ -29,6 +31,9 @@ from pto_wsp import (
 BATCH, HEADS, BODY_NS = 64, 32, 2000
 UNITS, SHARE_NS = 200, 20_000_000
 """Tasks of the balanced run, and what one worker of two runs of them."""
+
+TAILED, TAIL_NS, LAUNCHES = 20, 10_000_000, 100
+"""Tasks of a launch before its tail, the time of the tail, and launches of a session."""
 
 SPIN = """
 const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(ns);
@@ -76,6 +81,7 @@ DIRECTIVES = {
     "interleave": Schedule().interleave(lambda t: t.b, 4),
     "concurrent": Schedule().concurrent(lambda t: t.b, max=4),
     "load_balance": Schedule().load_balance(),
+    "affinity": Schedule().affinity(lambda t: t.b),
     "pipeline": Schedule().pipeline(stage(index, cores=1), stage(attend, cores=1)),
     "overlap": Schedule().overlap(stage(index, cores=1), stage(attend, cores=1)),
 }
@@ -98,6 +104,8 @@ def run(bench: Bench) -> None:
     """Measure every row of the case."""
     overheads(bench)
     balance(bench)
+    sessions(bench)
+    bench.rows += simulated_rows()
 
 
 def overheads(bench: Bench) -> None:
@@ -138,3 +146,44 @@ def balance(bench: Bench) -> None:
             noisy=found.noisy,
         )
     )
+
+
+def sessions(bench: Bench) -> None:
+    """Two launches with tails over one after the other, and the time that a launch takes."""
+    program = units.compile("cpu")
+    ns = np.full((TAILED + 1, 1), TAIL_NS // TAILED * 2, np.int32)
+    ns[-1] = TAIL_NS  # one worker runs it, and the other is idle
+    array = np.zeros((TAILED + 1, 1, 16), np.float32)
+    calls = [{"X": array.copy(), "Y": array.copy(), "Ns": ns} for _ in range(2)]
+
+    def elapsed(are_together: bool) -> float:
+        began = time.perf_counter()
+        with Session() as session:
+            for call in calls:
+                launch = session.launch(program, workers=2, **call)
+                if not are_together:
+                    launch.wait()
+        return (time.perf_counter() - began) * 1e3
+
+    found = bench.measure(
+        {"apart": lambda: elapsed(False), "together": lambda: elapsed(True)},
+        rounds=bench.rounds(15, 5),
+        threads=2,
+    )
+    gain = found["apart"].value / found["together"].value
+    noisy = found["apart"].noisy or found["together"].noisy
+    bench.rows.append(Row("session_overlap_gain", gain, "x", goal=">= 1.2", noisy=noisy))
+    short = [call | {"Ns": np.ones((TAILED + 1, 1), np.int32)} for call in calls]
+
+    def per_launch() -> float:
+        with Session() as session:
+            spent = 0.0
+            for _ in range(LAUNCHES):
+                began = time.perf_counter()
+                launch = session.launch(program, workers=2, **short[0])
+                spent += time.perf_counter() - began
+                launch.wait()
+        return spent / LAUNCHES * 1e3
+
+    launch = bench.measure({"launch": per_launch}, rounds=bench.rounds(15, 5), threads=2)["launch"]
+    bench.rows.append(Row("session_launch_us", launch.value * 1e3, "us", goal="<= 10", noisy=launch.noisy))

@@ -5,7 +5,7 @@ A lifetime is an interval of moments; a loop at whose head a tile is live belong
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pto_wsp.analysis.liveness import names_at_head, names_before
@@ -130,17 +130,28 @@ class BufferUse:
     peak: tuple[tuple[str, int], ...]
 
 
-def tile_spans(kernel: KernelFunction) -> Mapping[str, Span]:
+def is_elementwise(instr: Instr) -> bool:
+    """Return whether element [i, j] of a result depends on operands at [i, j], [i, 0] and [0, j] alone."""
+    return TABLE[instr.op].form in ELEMENTWISE
+
+
+def tile_spans(
+    kernel: KernelFunction, is_in_place: Callable[[Instr], bool] = is_elementwise
+) -> Mapping[str, Span]:
     """Return when each tile that a kernel's body names is in use.
 
-    The result of an elementwise instruction begins after the last use of its operands.
+    Args:
+        kernel: with a body.
+        is_in_place: whether the result of an instruction begins after the last use of its operands.
     """
     lifetimes = Lifetimes()
-    lifetimes.visit(_parts(kernel.body or (), frozenset()))
+    lifetimes.visit(_parts(kernel.body or (), frozenset(), is_in_place))
     return {name: lifetimes.spans[name] for name, _ in kernel.tiles if name in lifetimes.spans}
 
 
-def _parts(body: Sequence[Stmt], live_after: frozenset[str]) -> tuple[Use | Nest, ...]:
+def _parts(
+    body: Sequence[Stmt], live_after: frozenset[str], is_in_place: Callable[[Instr], bool]
+) -> tuple[Use | Nest, ...]:
     """Return what statements have in use; who reads the valid shape of a tile uses it too."""
     found: list[Use | Nest] = []
     for number, stmt in enumerate(body):
@@ -150,11 +161,15 @@ def _parts(body: Sequence[Stmt], live_after: frozenset[str]) -> tuple[Use | Nest
         match stmt:
             case For(body=inner) | While(body=inner):
                 head = names_at_head(inner, live | read)
-                found += [Use((id(stmt), "bounds"), read), Nest(id(stmt), _parts(inner, head), head)]
+                found += [
+                    Use((id(stmt), "bounds"), read),
+                    Nest(id(stmt), _parts(inner, head, is_in_place), head),
+                ]
             case If(then=then, other=other):
                 found.append(Use((id(stmt), "condition"), read))
-                found.append(Nest(id(stmt), (*_parts(then, live), *_parts(other, live))))
-            case Instr(op=op) if TABLE[op].form in ELEMENTWISE:
+                arms = (_parts(arm, live, is_in_place) for arm in (then, other))
+                found.append(Nest(id(stmt), tuple(part for arm in arms for part in arm)))
+            case Instr() if is_in_place(stmt):
                 found += [Use((id(stmt), "read"), read), Use(id(stmt), written)]
             case _:
                 found.append(Use(id(stmt), read | written))

@@ -124,11 +124,10 @@ def _require_sound(process: _Process | None) -> None:
 class _Channel:
     """A channel during a run. The functions that ask return why a process waits, or an empty text."""
 
-    def __init__(self, tensor: w.TensorParam, processes: Sequence[_Process]) -> None:
-        assert tensor.channel is not None
+    def __init__(self, tensor: w.TensorParam, processes: Sequence[_Process], depth: int) -> None:
         self.tensor = tensor
-        self.is_rendezvous = tensor.channel.depth == 0
-        self.buffers = [_Buffer() for _ in range(tensor.channel.buffers)]
+        self.is_rendezvous = depth == 0
+        self.buffers = [_Buffer() for _ in range(max(depth, 1))]
         self.senders = _Side([p for p in processes if p.moves(w.Send, tensor.name)])
         self.receivers = _Side([p for p in processes if p.moves(w.Receive, tensor.name)])
         self.sent = self.received = self.freed = 0
@@ -260,6 +259,11 @@ class _Process:
         """Return whether the process has a send or receive of a channel."""
         return any(isinstance(node, kind) and node.channel == channel for node in self._nodes)
 
+    @property
+    def waits(self) -> Blocked | None:
+        """Where the process waits, or None if it has ended or failed."""
+        return self.blocked if self.state is _State.RUNNING else None
+
     def begin(self, walk: Walk) -> None:
         """Begin at the first step of a walk."""
         self._steps = walk.nodes(self.node.body, ())
@@ -313,24 +317,46 @@ def run_network(
     """
     network = module.entry_workload
     run = TaskRunner(module, arrays, NOTHING_LATE, call, poll)
+    processes, channels = step_all(network, sizes, run, {})
+    error = next((p.error for p in processes if p.error is not None), None)
+    if error is not None:
+        raise error
+    fills = [channel.fill for channel in channels.values()]
+    blocked = [(p.node, p.waits) for p in processes if p.waits is not None]
+    if blocked:
+        raise deadlock(network, blocked, fills)
+    left = unreceived(network, fills)
+    if left is not None:
+        raise left
+    return sum(process.tasks for process in processes)
+
+
+def step_all(
+    network: w.WorkloadFunction, sizes: Mapping[str, Value], run: TaskRunner, depths: Mapping[str, int]
+) -> tuple[list[_Process], dict[str, _Channel]]:
+    """Step all processes until none can go on.
+
+    Args:
+        network: the network.
+        sizes: values of its sizes and scalars.
+        run: runs tasks.
+        depths: of channels that do not have their own depth.
+
+    Returns:
+        The processes and the channels at the end.
+    """
     processes = [_Process(node) for node in network.processes]
-    channels = {t.name: _Channel(t, processes) for t in network.tensors if t.channel is not None}
+    channels = {
+        t.name: _Channel(t, processes, depths.get(t.name, t.channel.depth))
+        for t in network.tensors
+        if t.channel is not None
+    }
     for process in processes:
         scope: Scope = {**dict.fromkeys(network.variables, 0), **sizes}
         process.begin(_ProcessWalk(process, scope, run, channels))
     while any([process.step(run) for process in processes]):
         pass
-    error = next((p.error for p in processes if p.error is not None), None)
-    if error is not None:
-        raise error
-    fills = [channel.fill for channel in channels.values()]
-    blocked = [(p.node, p.blocked) for p in processes if p.state is _State.RUNNING]
-    if blocked:
-        raise deadlock(network, [(p, b) for p, b in blocked if b is not None], fills)
-    left = unreceived(network, fills)
-    if left is not None:
-        raise left
-    return sum(process.tasks for process in processes)
+    return processes, channels
 
 
 def deadlock(

@@ -14,7 +14,8 @@ import numpy as np
 
 from pto_wsp import _native
 from pto_wsp.advice.machine import Machine
-from pto_wsp.errors import BadCache, BadLibrary, KernelFailed, PtoError
+from pto_wsp.errors import BadCache, BadLibrary, Deadlock, KernelFailed, PtoError
+from pto_wsp.interp.depths import advised
 from pto_wsp.interp.workload import TensorReader
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
@@ -27,6 +28,7 @@ from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_
 from pto_wsp.lower.lower_workload_to_source import lower_workload_to_source
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.explain import explain, failed_check_text, failure_of_native, no_memory
+from pto_wsp.runtime.interpreted import bind
 from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_program, program_key
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.outcome import Figures, RunRequest
@@ -175,7 +177,7 @@ class EngineRunner:
                 request.time_limit_ns,
             )
         except _native.EngineError as error:
-            raise self.explained(error, loaded, request.arrays) from None
+            raise self.explained(error, loaded, request) from None
         except MemoryError:
             raise no_memory(loaded.module) from None
 
@@ -188,11 +190,12 @@ class EngineRunner:
         scratch = dict(zip(self.library.names, self.library.scratch_bytes, strict=True))
         return Machine(max(l2_bytes, 0), scratch, time.process_time_ns() - began_ns)
 
-    def explained(
-        self, error: _native.EngineError, loaded: LoadedProgram, arrays: Sequence[np.ndarray]
-    ) -> PtoError:
+    def explained(self, error: _native.EngineError, loaded: LoadedProgram, request: RunRequest) -> PtoError:
         """Return the catalogue's error for one of a run."""
-        return self._explained(error, loaded.module, loaded.lowered, arrays)
+        found = self._explained(error, loaded.module, loaded.lowered, request.arrays)
+        if isinstance(found, Deadlock):
+            return advised(found, loaded.module, *bind(loaded.module, request.arrays, request.scalars))
+        return found
 
     def _explained(
         self,
@@ -242,7 +245,7 @@ class EngineRun:
         try:
             result = self._run.wait()
         except _native.EngineError as error:
-            raise self._runner.explained(error, self._loaded, self._request.arrays) from None
+            raise self._runner.explained(error, self._loaded, self._request) from None
         machine = self._runner.machine(self._cpu_ns)
         return result, self._loaded.trace(result, self._request, machine)
 

@@ -27,6 +27,7 @@ from pto_wsp.errors import (
     WrongRank,
     WrongShape,
 )
+from pto_wsp.interp.depths import advised
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.interp.network import run_network
 from pto_wsp.interp.references import inside_run
@@ -140,8 +141,11 @@ class InterpretedRunner:
         bound, sizes = bind(self._module, arrays, scalars)
         start = time.perf_counter_ns()
         run = run_network if self.workload.processes else run_workload
-        with FloatEnvironment():
-            tasks = run(self._module, bound, sizes, call, poll=poll)
+        try:
+            with FloatEnvironment():
+                tasks = run(self._module, bound, sizes, call, poll=poll)
+        except Deadlock as error:
+            raise advised(error, self._module, bound, sizes) from None
         return InterpretedFigures(tasks, time.perf_counter_ns() - start), None
 
 

@@ -66,7 +66,7 @@ class SimulatedRunner:
                 [0.0 if t.channel is None else float(t.channel.latency) for t in entry.tensors],
             )
         except _native.EngineError as error:
-            raise self._engine.explained(error, loaded, request.arrays) from None
+            raise self._engine.explained(error, loaded, request) from None
         found = None
         if result.record is not None:
             ran = Ran(loaded.module, Machine(0, {}, is_simulated=True))

@@ -47,9 +47,17 @@ def _sim() -> Target:
     return simulator(DEFAULT_DEVICE)
 
 
+def _ascend(name: str) -> Target:
+    from pto_wsp.targets.ascend.target import AscendTarget
+
+    return AscendTarget.of(name)
+
+
 TARGETS: dict[str, Callable[[], Target]] = {
     "cpu": _cpu,
     "arm64": _arm64,
+    "ascend_a2a3": lambda: _ascend("ascend_a2a3"),
+    "ascend_a5": lambda: _ascend("ascend_a5"),
     "interp": _interp,
     "sim": _sim,
     "cuda": _cuda,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import given
 
 from pto_wsp import (
     Channel,
+    DenseDyn,
     P,
     Program,
     Tensor,
@@ -162,6 +164,48 @@ def test_a_deadlock_is_found_at_once() -> None:
         with pytest.raises(Deadlock, match="2 processes wait"):
             program(workers=workers)
         assert perf_counter() - start < 1
+
+
+def there_and_back(rows_depth: int, done_depth: int) -> Workload:
+    """A process that sends all its tokens before it receives one."""
+    rows = Channel("rows", depth=rows_depth, scalars=("n",))
+    done = Channel("done", depth=done_depth, scalars=("n",))
+
+    @process
+    def first(n: DenseDyn) -> None:
+        for i in P(n):
+            with rows.send(n=i):
+                pass
+        for _ in done.receive(n):
+            pass
+
+    @process
+    def second() -> None:
+        for token in rows.receive():
+            with done.send(n=token.index):
+                pass
+
+    return network(first, second)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp", "sim"])
+def test_a_deadlock_names_depths_that_suffice_and_cannot_be_lower(target: str) -> None:
+    with pytest.raises(Deadlock) as caught:
+        there_and_back(1, 1).compile(target=target)(n=9)
+    assert "these depths suffice: " in caught.value.help
+    found = {name: int(depth) for name, depth in re.findall(r"`(\w+)` (\d+)", caught.value.help)}
+    depths = {"rows": 1, "done": 1, **found}
+    there_and_back(depths["rows"], depths["done"]).compile(target=target)(n=9)
+    for name in found:
+        lower = {**depths, name: depths[name] - 1}
+        with pytest.raises(Deadlock):
+            there_and_back(lower["rows"], lower["done"]).compile(target=target)(n=9)
+
+
+def test_no_depths_are_named_where_none_is_found_soon() -> None:
+    with pytest.raises(Deadlock) as caught:
+        there_and_back(1, 1).compile(target="cpu")(n=1_000_000)
+    assert "larger depth" in caught.value.help
 
 
 INTERRUPTED = """

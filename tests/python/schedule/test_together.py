@@ -233,6 +233,7 @@ PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
     "deps": {
         "infer_bytes_overlap": (Schedule().task_graph(deps=Deps.infer_bytes_overlap()), lambda r: True),
         "hybrid": (Schedule().task_graph(deps=Deps.hybrid()), lambda r: True),
+        "symbolic": (Schedule().task_graph(deps=Deps.symbolic()), lambda r: True),
         "trust": (Schedule().task_graph(deps=Deps.trust()), lambda r: True),
     },
 }

@@ -24,6 +24,7 @@ from pto_wsp import (
     ReadyPolicy,
     Scalar,
     Schedule,
+    Session,
     Sparse,
     StartPolicy,
     TaskWindow,
@@ -224,6 +225,110 @@ def test_the_readme_builds_and_runs_it(way: str, tmp_path: Path) -> None:
     for command, message in mistakes.items():
         done = shell(command, folder)
         assert done.returncode == 1 and message in done.stderr, (command, done.stderr)
+    check_function(folder, x, results(program, x, y, 20, weight=-0.3, rows=9), y)
+
+
+CALLS_TWICE = """
+#include <stdio.h>
+#include <string.h>
+#include "blend_rows.h"
+
+static void read_all(const char* path, void* data, size_t size) {
+  FILE* file = fopen(path, "rb");
+  if (file == NULL || fread(data, 1, size, file) != size) printf("no %s\\n", path);
+}
+
+int main(void) {
+  static float X[50 * 32], Y[50 * 32], Z[20 * 32];
+  read_all("X.bin", X, sizeof X);
+  struct blend_rows_arguments given = {.weight = -0.3f, .rows = 9, .n = 50, .m = 20, .X = X, .Y = Y, .Z = Z};
+  for (given.workers = 1; given.workers < 3; ++given.workers) {
+    read_all("Y.bin", Y, sizeof Y);
+    memset(Z, 0, sizeof Z);
+    const char* error = blend_rows(&given);
+    if (error != NULL) return puts(error), 1;
+    fwrite(Y, sizeof Y, 1, stdout);
+    fwrite(Z, sizeof Z, 1, stdout);
+  }
+  given.rows = 33;
+  fprintf(stderr, "%s\\n", blend_rows(&given));
+  given.Y = NULL;
+  fprintf(stderr, "%s\\n", blend_rows(&given));
+  given.n = -1;
+  fprintf(stderr, "%s\\n", blend_rows(&given));
+  return 0;
+}
+"""
+
+
+def check_function(folder: Path, x: np.ndarray, expected: list[np.ndarray], y: np.ndarray) -> None:
+    """Call a program that was built from C, for two numbers of workers."""
+    (folder / "X.bin").write_bytes(x.tobytes())
+    (folder / "Y.bin").write_bytes(y.tobytes())
+    (folder / "calls.c").write_text(CALLS_TWICE)
+    build = "make libblend_rows.so && gcc -std=c11 -Wall -Werror calls.c -L. -lblend_rows -o calls"
+    assert (done := shell(build, folder)).returncode == 0, done.stderr
+    run = subprocess.run(["./calls"], cwd=folder, capture_output=True, env={"LD_LIBRARY_PATH": "."})
+    assert run.returncode == 0 and run.stdout == 2 * b"".join(a.tobytes() for a in expected)
+    errors = run.stderr.decode()
+    assert "`y` is indexed outside dimension 0" in errors and "Y: expected an array, found NULL" in errors
+    assert "n: a size is at least 0" in errors
+
+
+CALLS_BOTH = """
+#include <stdio.h>
+#include "blend_rows.h"
+#include "copy_rows.h"
+
+int main(void) {
+  static float X[50 * 32], Y[50 * 32], Z[3 * 32], W[50 * 32];
+  for (int i = 0; i < 50 * 32; ++i) X[i] = (float)(i % 7) - 3;
+  int64_t kv[] = {3, 20, 20, 50}, near[] = {0, 2, 3, 4};
+  int32_t indices[] = {7, 9, 0, 49};
+  const char* error = blend_rows(&(struct blend_rows_arguments){.weight = 0.5f, .n = 50, .X = X, .Y = Y});
+  if (error != NULL) return puts(error), 1;
+  struct copy_rows_arguments given = {.b = 3, .n = 50, .X = Y, .Y = W, .Z = Z};
+  given.kv_offsets = kv, given.near_offsets = near, given.near_indices = indices;
+  error = copy_rows(&given);
+  if (error != NULL) return puts(error), 1;
+  fwrite(W, sizeof W, 1, stdout);
+  fwrite(Z, sizeof Z, 1, stdout);
+  kv[1] = 2;
+  fprintf(stderr, "%s\\n", copy_rows(&given));
+  kv[1] = 20, indices[1] = -9;
+  fprintf(stderr, "%s\\n", copy_rows(&given));
+  return 0;
+}
+"""
+
+
+@pytest.mark.slow
+def test_the_graphs_of_a_session_are_functions_of_c(tmp_path: Path) -> None:
+    """Each program is a library, and one process calls both; the second reads what the first one writes."""
+    flags = []
+    for made in (blend_rows, copy_rows):
+        name = made.trace().module.entry
+        made.compile().export(tmp_path / name)
+        assert (done := shell(f"make lib{name}.so", tmp_path / name)).returncode == 0, done.stderr
+        flags.append(f"-I{name} -L{name} -l{name} -Wl,-rpath,'$ORIGIN/{name}'")
+    (tmp_path / "calls.c").write_text(CALLS_BOTH)
+    build = f"gcc -std=c11 -Wall -Werror calls.c {' '.join(flags)} -o calls"
+    assert (done := shell(build, tmp_path)).returncode == 0, done.stderr
+    x, (y, w) = (
+        (np.arange(1600) % 7 - 3.0).astype(np.float32).reshape(50, 32),
+        np.zeros((2, 50, 32), np.float32),
+    )
+    z = np.zeros((3, 32), np.float32)
+    with Session() as session:
+        empty = np.zeros((0, 32), np.float32)
+        session.launch(blend_rows.compile(), X=x, Y=y, Z=empty, weight=0.5, rows=0)
+        kv, near = Ragged.indptr([3, 20, 20, 50]), Sparse.csr([0, 2, 3, 4], [7, 9, 0, 49])
+        session.launch(copy_rows.compile(), kv=kv, near=near, X=y, Y=w, Z=z)
+    run = subprocess.run(["./calls"], cwd=tmp_path, capture_output=True)
+    assert run.returncode == 0 and run.stdout == w.tobytes() + z.tobytes(), run.stdout[:200]
+    errors = run.stderr.decode()
+    assert "kv: element 1 is less than the one before" in errors
+    assert "near.indices: element 1 is negative" in errors
 
 
 @pytest.mark.slow

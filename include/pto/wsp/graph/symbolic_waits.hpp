@@ -82,10 +82,6 @@ class SymbolicWaits {
 
   /// Whether waits cover every hazard of the plan.
   bool is_complete() const { return is_complete_; }
-  /// Pairs of accesses, and those of them without an expression.
-  size_t num_pairs() const { return num_pairs_; }
-  size_t num_whole() const { return num_whole_; }
-
   size_t num_places() const { return places_.size(); }
   /// The place of a loop or site whose executions are units; -1 if there is none.
   int32_t place_of_loop(uint32_t loop) const { return loops_[loop].place; }
@@ -276,18 +272,9 @@ class SymbolicWaits {
           pair.first_access = a;
           pair.access = b;
           second.pairs.push_back(pair);
-          note(pair, x);
         }
       }
     }
-  }
-
-  void note(const detail::UnitPair& pair, const detail::UnitAccess& first) {
-    const bool moves = std::any_of(first.of_run.begin(), first.of_run.end(),
-                                   [](const detail::UnitDim& dim) { return dim.is_known && dim.step != 0; });
-    const bool is_known = pair.is_distinct || (!pair.is_whole && moves);
-    ++num_pairs_;
-    num_whole_ += is_known ? 0 : 1;
   }
 
   /// The outermost loop around both places whose iterations never conflict, outside their own loops; or -1.
@@ -321,7 +308,6 @@ class SymbolicWaits {
   std::vector<PlaceFacts> places_;
   std::vector<bytecode::LoopEvents> events_;
   bool is_complete_ = false;
-  size_t num_pairs_ = 0, num_whole_ = 0;
 };
 
 /// The units of one walk so far.

@@ -10,9 +10,7 @@
 #include <map>
 #include <utility>
 
-#include "pto/wsp/crash.hpp"
-#include "pto/wsp/engine.hpp"
-#include "pto/wsp/host/program.hpp"
+#include "pto/wsp/host/call.hpp"
 
 namespace pto::wsp::host {
 
@@ -126,9 +124,7 @@ class Command {
   Command(const Program& program, detail::Options options)
       : program_(program),
         options_(std::move(options)),
-        executable_(program.bytecode, program.bytecode_size,
-                    std::shared_ptr<const KernelLibrary>(pto_wsp_kernel_library(), [](auto*) {}), nullptr,
-                    program.walk == nullptr ? nullptr : std::make_shared<const walk::WalkFn>(program.walk)),
+        executable_(make_executable(program)),
         values_(program.symbols.size()),
         arrays_(program.tensors.size()) {}
 
@@ -163,39 +159,7 @@ class Command {
     for (const auto& pair : options_.output) write_npy(arrays_[tensor_number(pair.first)], pair.second);
   }
 
-  /// The text of an error of the engine.
-  std::string explain(const EngineError& error) const {
-    std::string text = "error[" + error.code() + "]: " + error.what();
-    for (const auto& [key, detail] : error.details()) {
-      if (detail.kind == Detail::kNumber) text += "\n  " + key + " " + std::to_string(detail.number);
-      if (detail.kind == Detail::kText) text += "\n  " + key + " " + detail.text;
-      if (key == "tensor" && size_t(detail.number) < program_.tensors.size())
-        text += " (" + std::string(program_.tensors[size_t(detail.number)].name) + ")";
-    }
-    if (error.code() == "kernel-failed") text += explain_check(error);
-    return text;
-  }
-
  private:
-  std::string explain_check(const EngineError& error) const {
-    std::string kernel;
-    std::vector<int64_t> values;
-    for (const auto& [key, detail] : error.details()) {
-      if (key == "kernel") kernel = detail.text;
-      if (key == "values") values = detail.list;
-    }
-    const int64_t number = error.number("check");
-    for (const CheckText& check : program_.checks) {
-      if (kernel == check.kernel && number == check.number) return "\n  " + check.explain(values);
-    }
-    const KernelFailure* failure =
-        program_.native == nullptr ? nullptr : program_.native->failure(int32_t(number));
-    if (failure == nullptr) return "";
-    const std::string place =
-        failure->file == nullptr ? "" : failure->file + (":" + std::to_string(failure->line) + ": ");
-    return "\n  " + place + failure->message;
-  }
-
   const bytecode::TensorDescriptor& descriptor(size_t i) const { return executable_.program().tensors[i]; }
 
   size_t tensor_number(const std::string& name) const {
@@ -286,31 +250,12 @@ class Command {
   }
 
   Array make(size_t i) const {
-    const bytecode::TensorDescriptor& tensor = descriptor(i);
-    std::vector<int64_t> shape;
-    for (int d = 0; d < tensor.rank; ++d) {
-      const int64_t dim = tensor.dims[d];
-      const auto symbol = size_t(-1 - dim);
-      shape.push_back(dim >= 0 ? dim : value_of(values_, symbol, program_.symbols[symbol].name).i64);
-    }
-    return Array(tensor.dtype, std::move(shape));
+    return Array(descriptor(i).dtype, shape_of(program_, descriptor(i), values_));
   }
 
   void execute() {
     std::vector<bind::ArrayRef> refs;
-    for (const Array& array : arrays_) {
-      bind::ArrayRef ref;
-      ref.data = array.data();
-      ref.dtype = array.dtype();
-      ref.rank = int(array.shape().size());
-      int64_t stride = dtype_bytes(array.dtype());
-      for (int d = ref.rank - 1; d >= 0; --d) {
-        ref.shape[d] = array.shape()[size_t(d)];
-        ref.stride_bytes[d] = stride;
-        stride *= ref.shape[d];
-      }
-      refs.push_back(ref);
-    }
+    for (const Array& array : arrays_) refs.push_back(packed_ref(array.data(), array.dtype(), array.shape()));
     sched::RunOptions run_options = program_.options;
     run_options.workers = options_.workers;
     std::optional<CrashWatch> watch;
@@ -341,7 +286,7 @@ int run_command(const Program& program, int argc, char** argv) {
   } catch (const Mistake& mistake) {
     std::cerr << "error: " << mistake.what() << "\n";
   } catch (const EngineError& error) {
-    std::cerr << (command ? command->explain(error) : std::string(error.what())) << "\n";
+    std::cerr << explain(program, error) << "\n";
   } catch (const std::bad_alloc&) {
     std::cerr << "error: out of memory\n";
   }

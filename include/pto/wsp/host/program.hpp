@@ -3,6 +3,8 @@
 /// A program as a command: arrays come from files, run on the engine, and go to files. command.hpp does it.
 #pragma once
 
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -98,6 +100,19 @@ inline int64_t bits_of(float value) {
   scalar.f32 = value;
   return scalar.i64;
 }
+
+class Engine;
+
+/// A program that is called with arrays in memory. The first call makes the engine's part of it.
+struct Callable {
+  Program program;
+  std::mutex mutex{};
+  std::shared_ptr<Engine> engine{};
+};
+
+/// Runs a program on one array per tensor; those of kLocal are null. Any thread may call it. Returns null, or
+/// an error that is valid until the next call of the thread.
+const char* call(Callable& callable, Values values, const void* const* arrays, uint32_t workers);
 
 /// Runs a program as the command line says. Returns the exit status: 0 done, 1 refused or failed.
 int run_command(const Program& program, int argc, char** argv);

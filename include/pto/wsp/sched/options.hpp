@@ -85,7 +85,7 @@ struct PolicyOptions {
       {};  ///< the first worker of each pool but the first; empty: equal pools
   std::vector<uint64_t> pool_shares =
       {};                        ///< not empty: pools have workers in these proportions, and at least one
-  uint32_t pool_size = 0;        ///< not 0: pools are groups of so many workers; their number follows
+  uint32_t pool_size = 0;        ///< not 0: pools are groups of this many workers; their number follows
   bool pools_are_soft = false;   ///< a worker runs tasks of other pools where its own has none
   bool balances = false;         ///< of ready tasks that nothing else orders, the longest starts first
   uint64_t streaming_bytes = 0;  ///< least size of a tensor for streaming stores; 0 = default of the machine

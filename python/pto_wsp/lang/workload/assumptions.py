@@ -43,7 +43,7 @@ def assume(condition: Number | Distinct) -> None:
     """State what holds at this place of a workload. A proof uses it, and each run checks it.
 
     A run in which it does not hold ends with `AssumptionFails`: before the first task, where no task of the
-    run decides the condition. It costs a comparison each time that the walk comes to it; `distinct` is
+    run decides the condition. It costs a comparison each time that the walk reaches it; `distinct` is
     checked when a run is bound.
 
     Args:

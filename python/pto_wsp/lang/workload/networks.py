@@ -44,9 +44,9 @@ class ProcessFunction:
 
 
 def process(function: Callable[..., None], /) -> ProcessFunction:
-    """Make a process of a function, which runs once to be recorded when its network is first used.
+    """Declare a process of a network. Its function runs once to be recorded, when a network first uses it.
 
-    It is written like a workload. It also sends to channels and receives from them.
+    A process is written like a workload. It also sends to channels and receives from them.
     """
     source = function_source(function, sys._getframe(1))
     return ProcessFunction(source.function.__name__, source)
@@ -55,8 +55,8 @@ def process(function: Callable[..., None], /) -> ProcessFunction:
 def replicate(proc: ProcessFunction, count: int) -> tuple[ProcessFunction, ...]:
     """Return `count` processes that share the work of one.
 
-    The replicas get the tokens in turn, and their tokens are collected in turn. The network computes what it
-    computes with one of them. A replica is one `receive` loop until its channel is closed, and sends one
+    Tokens go to the replicas in turn, and their results are collected in turn. The network therefore computes
+    the same as with one process. A replica is one `receive` loop until its channel is closed, and sends one
     token to each of its channels for each token that it receives.
 
     Raises:

@@ -65,22 +65,22 @@ class Restructurable(ABC):
         return self._restructured(ScheduleOperator("tile", (loop, length), caller_location()))
 
     def reorder(self, outer: str, inner: str) -> Self:
-        """Return a copy in which two nested loops have the other order.
+        """Return a copy in which two nested loops are exchanged.
 
-        `compile` proves that no two tasks conflict that change their order, for all sizes.
+        `compile` proves for all sizes that no two conflicting tasks change their order.
 
         Args:
-            outer: the variable of a loop that contains nothing but the other one.
-            inner: the variable of that one. Its extent does not depend on `outer`.
+            outer: the variable of a loop that contains only the inner loop.
+            inner: the variable of the inner loop. Its extent does not depend on `outer`.
         """
         return self._restructured(ScheduleOperator("reorder", (outer, inner), caller_location()))
 
     def fuse_tasks(self, first: Kernel | str, second: Kernel | str) -> Self:
-        """Return a copy in which a task of `first` and the next one of `second` are one task.
+        """Return a copy in which each task of `first` and the next task of `second` become one task.
 
-        What the second kernel reads of the first is then in the cache of the same worker, and there are
-        fewer tasks. Loops around them that follow each other become one; `compile` proves that no two tasks
-        conflict that change their order.
+        The second kernel then finds its operands in the cache of the same worker, and there are fewer
+        tasks. Adjacent loops around the tasks become one loop. `compile` proves that no two conflicting
+        tasks change their order.
 
         Args:
             first: a kernel that the workload calls once in its text.
@@ -90,7 +90,7 @@ class Restructurable(ABC):
         return self._restructured(ScheduleOperator("fuse_tasks", names, caller_location()))
 
     def split_tasks(self, kernel: Kernel | str, rows: int) -> Self:
-        """Return a copy in which each task of a kernel is several, each of which does `rows` of its rows.
+        """Return a copy in which each task of a kernel is split into tasks of `rows` rows.
 
         `compile` proves that rows of the results depend on the same rows of the operands that it splits.
 

@@ -309,7 +309,11 @@ class KernelWriter(ABC):
         names = names[: MAX_CHECK_VALUES - len(values)]
         self.checks.append(Check(loc, text, len(values), tuple((n, self._scalars[n]) for n in names)))
         kept = [*values, *map(scalar_name, names)]
-        self.out.line(f"if ({bad}) return {self.spelling.failed(len(self.checks), kept)};")
+        self.leave(bad, self.spelling.failed(len(self.checks), kept))
+
+    def leave(self, bad: str, result: str) -> None:
+        """Write that the kernel returns `result` where `bad` holds."""
+        self.out.line(f"if ({bad}) return {result};")
 
     # --- scalars ----------------------------------------------------------------------------------------
 

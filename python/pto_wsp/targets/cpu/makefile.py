@@ -6,10 +6,16 @@ from collections.abc import Mapping
 
 from pto_wsp.ir.module import Module
 from pto_wsp.targets.c_style.spelling import function_name
+from pto_wsp.targets.cpu.c_function import c_name
 from pto_wsp.targets.cpu.emit import Library
 from pto_wsp.targets.cpu.features import Features
 from pto_wsp.targets.cpu.native import FREESTANDING
 from pto_wsp.targets.cpu.readme import BuildText, command_name, kernel_flags, readme
+
+_NOTES = """
+`make lib{name}.so` builds a library with the function of `{name}.h`, which runs the program on arrays
+in memory. A process can load the libraries of several programs.
+"""
 
 
 def build_files(module: Module, library: Library, features: Features) -> Mapping[str, str]:
@@ -20,20 +26,26 @@ def build_files(module: Module, library: Library, features: Features) -> Mapping
         needs="`make` and g++ or clang++",
         commands=("make",),
         command=f"./{command_name(module)}",
+        notes=_NOTES.format(name=c_name(module.entry)),
+        files=(f"| `{c_name(module.entry)}.h` | the program as a function of C |",),
     )
     return {"README.md": readme(module, text), "Makefile": _makefile(module, library, features)}
 
 
 def _makefile(module: Module, library: Library, features: Features) -> str:
-    name = command_name(module)
+    name, header = command_name(module), c_name(module.entry)
     native = "".join(f" {function_name(unit.kernel)}.o" for unit in library.units)
     flags = " ".join(kernel_flags(is_native=True))
     of_native = f"{native.strip()}: CXXFLAGS = $(COMMON) {flags}\n" if native else ""
     return f"""# Builds `{name}`. `make CXX=clang++` builds it with another compiler.
-COMMON = -std=c++17 -Iinclude {" ".join(features.flags)}
+COMMON = -std=c++17 -fPIC -fvisibility=hidden -Iinclude {" ".join(features.flags)}
 
 {name}: kernels.o parts.o{native} main.o host.o
 \t$(CXX) $^ -pthread -o $@
+
+# The function of `{header}.h`. Symbols of several such libraries in one process stay apart.
+lib{header}.so: kernels.o parts.o{native} main.o host.o
+\t$(CXX) -shared -Wl,-Bsymbolic $^ -pthread -o $@
 
 # Each instruction is rounded separately: without -ffp-contract=off, results change.
 kernels.o parts.o: CXXFLAGS = $(COMMON) {flags} {" ".join(FREESTANDING)}
@@ -43,6 +55,6 @@ kernels.o parts.o: CXXFLAGS = $(COMMON) {flags} {" ".join(FREESTANDING)}
 \t$(CXX) $(CXXFLAGS) -c $< -o $@
 
 clean:
-\trm -f {name} *.o
+\trm -f {name} lib{header}.so *.o
 .PHONY: clean
 """

@@ -7,9 +7,9 @@ import re
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.support.record import record
+from pto_wsp.targets.cpu.arguments import axes_of, hidden_symbols, read_tensors
 from pto_wsp.targets.cpu.native import FREESTANDING
 from pto_wsp.targets.cpu.toolchain import FLAGS
-from pto_wsp.targets.cpu.tree import axes_of, hidden_symbols, read_tensors
 
 
 @record

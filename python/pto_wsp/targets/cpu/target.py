@@ -68,7 +68,7 @@ class CpuTarget(Target):
         """Return a folder that builds the program with `make`, for the vectors of this machine."""
         module, features = portable(module), resolve_features()
         files = partial(build_files, features=features)
-        return program_tree(self.name, module, self.library(module.kernels), files)
+        return program_tree(self.name, module, self.library(module.kernels), files, has_function=True)
 
     def preferences(self) -> Preferences:
         """Return what products on this processor read fastest."""

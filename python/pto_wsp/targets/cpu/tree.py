@@ -9,8 +9,7 @@ from pathlib import PurePath
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.core import Region
-from pto_wsp.ir.kernel import OUT, KernelFunction
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_directive
 from pto_wsp.ir.scalar import Expr, Var, substitute, walk
@@ -22,6 +21,8 @@ from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import SourceTree, table_hash
 from pto_wsp.targets.c_style.expressions import ExpressionWriter
 from pto_wsp.targets.c_style.spelling import function_name, scalar_name, scalar_type
+from pto_wsp.targets.cpu.arguments import axes_of, hidden_symbols, read_tensors
+from pto_wsp.targets.cpu.c_function import c_header, c_name, write_function
 from pto_wsp.targets.cpu.emit import Library
 from pto_wsp.targets.cpu.native import included_files
 from pto_wsp.targets.cpu.spelling import CppSpelling, c_string
@@ -41,8 +42,9 @@ BuildFiles = Callable[[Module, Library], Mapping[str, str]]
 
 
 def program_tree(
-    target: str, module: Module, library: Library, build_files: BuildFiles, *, has_walk: bool = False
-) -> SourceTree:
+    target: str, module: Module, library: Library, build_files: BuildFiles, *, has_walk: bool = False,
+    has_function: bool = False,
+) -> SourceTree:  # fmt: skip
     """Return the folder of a program; without an entry, that of its kernels.
 
     Args:
@@ -51,6 +53,7 @@ def program_tree(
         library: its generated code.
         build_files: makes the files that build it.
         has_walk: whether the workload is emitted as source, too.
+        has_function: whether the program is a function of C, too, which the build makes a library of.
 
     Raises:
         UnsupportedByTarget: the program has axes with rows, or kernels that include files of their own.
@@ -62,7 +65,10 @@ def program_tree(
     _require_portable(target, module, library)
     names = [kernel.name for kernel in module.kernels]
     lowered = lower_workload_to_bytecode(module, names, table_hash(module.kernels))
-    own = {"bytecode.hpp": _bytecode(lowered.code), "main.cpp": _main(module, library, has_walk=has_walk)}
+    header = f"{c_name(module.entry)}.h" if has_function else ""
+    own = {"bytecode.hpp": _bytecode(lowered.code), "main.cpp": _main(module, library, header, has_walk)}
+    if has_function:
+        own[header] = c_header(module)
     if has_walk:
         own["walk.cpp"] = lower_workload_to_source(module, lowered)
     sources = kernels | own | {"host.cpp": _ENGINE}
@@ -129,13 +135,14 @@ def _bytecode(code: bytes) -> str:
 # --- the host program -----------------------------------------------------------------------------------
 
 
-def _main(module: Module, library: Library, *, has_walk: bool) -> str:
+def _main(module: Module, library: Library, header: str, has_walk: bool) -> str:
     entry = module.entry_workload
     out = TextWriter()
     out.line(f"// The host program of {ascii(entry.name)[1:-1]}. It reads and writes `.npy` files.")
     native = ["pto/wsp/tile/kernel.hpp"] if library.units else []
-    for header in (_HOST, "pto/wsp/tile/scalar.hpp", *native, "bytecode.hpp"):
-        out.line(f'#include "{header}"')
+    own = ["bytecode.hpp", header] if header else ["bytecode.hpp"]
+    for included in (_HOST, "pto/wsp/tile/scalar.hpp", *native, *own):
+        out.line(f'#include "{included}"')
     out.line()
     out.line("namespace pto::wsp::tile {")
     out.line()
@@ -143,7 +150,7 @@ def _main(module: Module, library: Library, *, has_walk: bool) -> str:
     out.line()
     out.line("}  // namespace pto::wsp::tile")
     out.line()
-    out.line("int main(int argc, char** argv) {")
+    out.line("static pto::wsp::host::Program make_program() {")
     with out.indented():
         out.line("using pto::wsp::host::Kind;")
         out.line("pto::wsp::host::Program program{};")
@@ -162,7 +169,15 @@ def _main(module: Module, library: Library, *, has_walk: bool) -> str:
                 out.line(f"program.options.{name} = {_option(name, value)};")
         if library.units:
             out.line("program.native = pto_wsp_native_kernels();")
-        out.line("return pto::wsp::host::run_command(program, argc, argv);")
+        out.line("return program;")
+    out.line("}")
+    out.line()
+    if header:
+        write_function(module, out)
+        out.line()
+    out.line("int main(int argc, char** argv) {")
+    with out.indented():
+        out.line("return pto::wsp::host::run_command(make_program(), argc, argv);")
     out.line("}")
     return str(out)
 
@@ -196,19 +211,6 @@ def _symbol(param: w.SizeParam | w.ScalarParam, is_hidden: bool) -> str:
         number = struct.unpack("<i", struct.pack("<f", param.default))[0] if is_float else int(param.default)
         bits = f"int64_t{{{number & 0xFFFFFFFF if is_float else number}}}"
     return f"{c_string(param.name)}, {bits}, {_bool(is_hidden)}"
-
-
-def hidden_symbols(entry: w.WorkloadFunction) -> frozenset[str]:
-    """Return the symbols that follow from others, or from the arrays of an axis."""
-    found = {param.name for param in entry.symbols if param.value is not None}
-    for axis in axes_of(entry):
-        found |= {axis.count, axis.outer, *([axis.entries] if isinstance(axis, w.SparseParam) else [])}
-    return frozenset(found)
-
-
-def axes_of(entry: w.WorkloadFunction) -> list[w.RaggedParam | w.SparseParam]:
-    """Return the axes of a program whose rows come from arrays."""
-    return [param for param in entry.params if isinstance(param, w.RaggedParam | w.SparseParam)]
 
 
 def _tensors(module: Module) -> Iterator[str]:
@@ -279,14 +281,3 @@ def _numbered(expr: Expr, numbers: dict[str, int]) -> Expr:
         return Var(f"v{numbers[part.name]}", part.dtype, part.loc) if isinstance(part, Var) else None
 
     return substitute(expr, renamed)
-
-
-def read_tensors(module: Module) -> frozenset[str]:
-    """Return the tensors whose elements a run reads: tasks do, or they decide what runs."""
-    entry = module.entry_workload
-    found = set(w.deciding_tensors(entry.body))
-    for task in w.tasks(entry.body):
-        for param, arg in zip(module.kernel(task.kernel).params, task.args, strict=True):
-            if isinstance(arg, Region) and param.role != OUT:
-                found.add(arg.tensor)
-    return frozenset(found)

@@ -42,7 +42,7 @@ class InterleaveMethods(Scheduled):
     """Turns, as a method."""
 
     def interleave(self, key: KeyFunction, n: int) -> Self:
-        """Return a copy in which n keys are under way at a time, whose ready tasks start in turn.
+        """Return a copy that works on n keys at a time and starts their ready tasks in turn.
 
         `interleave(lambda t: t.b, 4)` works on four batches at a time, which hides the latency of each.
 

@@ -38,7 +38,7 @@ class LoadBalanceMethods(Scheduled):
     def load_balance(self, by: str = "cost") -> Self:
         """Return a copy in which the longest of the ready tasks start first, so that workers end together.
 
-        The keys of `order_by` and the turns of `interleave` go before it.
+        The keys of `order_by` and the turns of `interleave` decide first.
 
         Args:
             by: `"cost"`, the predicted cost: that of `@kernel(cost=...)`, or else the number of elements in

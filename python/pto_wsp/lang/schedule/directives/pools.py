@@ -172,7 +172,7 @@ class PoolMethods(Scheduled):
     def overlap(self, memory_bound: Stage, compute_bound: Stage) -> Self:
         """Return a copy in which tasks of both stages run at a time, as long as both have ready tasks.
 
-        Memory then serves the one while the other computes. No worker idles while any task is ready.
+        Memory then serves one stage while the other computes. No worker idles while any task is ready.
 
         Args:
             memory_bound: `stage` of the kernels that memory bounds, with their share of the workers.

@@ -1,0 +1,1 @@
+"""The targets `ascend_a2a3` and `ascend_a5`: kernels as PTO tile calls."""

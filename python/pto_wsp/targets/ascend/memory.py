@@ -1,0 +1,104 @@
+"""Addresses of a kernel's tiles in the unified buffer of a vector core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pto_wsp.analysis.buffers import ALIGN, LiveBuffer, first_writes, pack, round_up, tile_spans
+from pto_wsp.errors import TilesTooLarge
+from pto_wsp.ir.kernel import Instr, KernelFunction, walk_statements
+from pto_wsp.isa.forms import Form
+from pto_wsp.isa.table import TABLE
+from pto_wsp.support.record import record
+from pto_wsp.targets.ascend.generation import Generation
+from pto_wsp.targets.ascend.hazards import Touched
+from pto_wsp.targets.ascend.templates import TEMPLATES, Calls
+from pto_wsp.types.tile import TileType
+
+BLOCK = 32
+"""Bytes of a block: rows are multiples of it, and tiles begin at multiples of it."""
+
+_SAME_PLACE = (Form.UNARY, Form.BINARY, Form.TILE_SCALAR)
+
+
+@record
+class TilePlaces:
+    """Where the tiles of a kernel are.
+
+    Attributes:
+        offsets: the first byte of each tile.
+        scratch: the first byte of the temporary tile.
+        total_bytes: what tiles and the temporary tile take.
+    """
+
+    offsets: Mapping[str, int]
+    scratch: int
+    total_bytes: int
+
+
+def physical_shape(tile: TileType) -> tuple[int, int]:
+    """Return rows and columns in memory. A column is held as one row, and rows are whole blocks."""
+    rows, cols = (1, tile.rows) if tile.cols == 1 else tile.shape
+    return rows, round_up(cols * tile.dtype.itemsize, BLOCK) // tile.dtype.itemsize
+
+
+def physical_bytes(tile: TileType) -> int:
+    """Return the bytes of a tile in memory."""
+    rows, cols = physical_shape(tile)
+    return rows * cols * tile.dtype.itemsize
+
+
+def assign_memory(kernel: KernelFunction, generation: Generation) -> TilePlaces:
+    """Return addresses in which tiles that are in use together do not overlap.
+
+    Raises:
+        TilesTooLarge: they do not fit.
+    """
+    types = dict(kernel.tiles)
+    spans = tile_spans(kernel, _is_in_place)
+    blocks = [LiveBuffer(name, physical_bytes(types[name]), *span) for name, span in spans.items()]
+    scratch = pack(blocks)
+    needed = (physical_bytes(types[i.tiles[0]]) for i in _instructions(kernel) if needs_scratch(i))
+    total = round_up(scratch + max(needed, default=0), ALIGN)
+    if total > generation.ub_bytes:
+        raise _too_large(kernel, blocks, total, generation)
+    return TilePlaces({str(block.key): block.offset for block in blocks}, scratch, total)
+
+
+def needs_scratch(instr: Instr) -> bool:
+    """Return whether an instruction needs the temporary tile, which has the shape of its first operand."""
+    template = TEMPLATES[instr.op]
+    is_composed = isinstance(template, Calls) and any("{t}" in line for line in template.lines)
+    return is_composed or TABLE[instr.op].form in (Form.ROW_REDUCE, Form.COL_REDUCE)
+
+
+def broadcast_scratch(generation: Generation) -> tuple[Touched, ...]:
+    """Return what broadcasts of columns overwrite in addition to their result."""
+    start = generation.ub_bytes
+    return (Touched("ub", start, start + generation.ub_reserved),) if generation.ub_reserved else ()
+
+
+def _is_in_place(instr: Instr) -> bool:
+    template = TEMPLATES[instr.op]
+    same = TABLE[instr.op].form in _SAME_PLACE
+    return same and isinstance(template, Calls) and template.is_in_place
+
+
+def _instructions(kernel: KernelFunction) -> list[Instr]:
+    return [stmt for stmt in walk_statements(kernel.body or ()) if isinstance(stmt, Instr)]
+
+
+def _too_large(
+    kernel: KernelFunction, blocks: list[LiveBuffer], total: int, generation: Generation
+) -> TilesTooLarge:
+    places = first_writes(kernel)
+    largest = sorted(blocks, key=lambda block: -block.size)[:4]
+    tiles = [(str(block.key), block.size) for block in largest]
+    return TilesTooLarge(
+        kernel=kernel.name,
+        needed=total,
+        capacity=generation.ub_bytes,
+        live=", ".join(f"`{tile}` ({size})" for tile, size in tiles),
+        loc=kernel.loc,
+        notes=[(f"`{tile}`, {size} bytes, is made here", places.get(tile)) for tile, size in tiles],
+    )

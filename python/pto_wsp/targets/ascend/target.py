@@ -1,0 +1,67 @@
+"""The targets `ascend_a2a3` and `ascend_a5`: programs as sources for Ascend processors."""
+
+from __future__ import annotations
+
+from pto_wsp.errors import UnsupportedByTarget
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.schedule import Directive, Policy
+from pto_wsp.targets.ascend.generation import GENERATIONS, Generation
+from pto_wsp.targets.ascend.kernel import write_kernel
+from pto_wsp.targets.ascend.tree import program
+from pto_wsp.targets.base import Enforced, SourceTree, Target
+from pto_wsp.targets.cpu.emit import MAX_RANK
+from pto_wsp.targets.cpu.tree import portable
+from pto_wsp.types.space import Space
+from pto_wsp.types.tile import ViewType
+
+
+class AscendTarget(Target):
+    """Programs are emitted for one generation of Ascend processors.
+
+    Args:
+        generation: the processors.
+    """
+
+    spaces = frozenset({Space.UB})
+
+    def __init__(self, generation: Generation) -> None:
+        self.generation = generation
+        self.name = generation.name  # pyright: ignore[reportAttributeAccessIssue]
+
+    @classmethod
+    def of(cls, name: str) -> AscendTarget:
+        """Return the target called `name`."""
+        return cls(GENERATIONS[name])
+
+    def check(self, module: Module) -> None:
+        """Raise UnsupportedByTarget for the first thing in the kernels of `module` that is refused."""
+        for kernel in module.kernels:
+            self._check_kernel(kernel)
+            if kernel.body is not None:
+                write_kernel(kernel, self.generation)
+
+    def emit(self, module: Module) -> SourceTree:
+        """Return a folder with one file per kernel, and a program that simulates them on the host."""
+        module = portable(module)
+        for kernel in module.kernels:
+            self._check_kernel(kernel)
+        return program(module, self.generation)
+
+    def policies(self, policy: Policy[..., Directive]) -> Enforced:
+        """Enforce: the engine, which the program contains, does what every directive says."""
+        return Enforced()
+
+    def _check_kernel(self, kernel: KernelFunction) -> None:
+        if kernel.native is not None:
+            reason = "write it with `pto` instructions, or use another target"
+            raise self._refused(f"the kernel `{kernel.name}` in C++", reason, kernel)
+        for param in kernel.views:
+            dims = param.type.dims if isinstance(param.type, ViewType) else (0, 0)
+            if dims is None or param.type.dtype is None:
+                raise self._refused(f"the parameter `{param.name}`", "its type is not decided", kernel)
+            if len(dims) > MAX_RANK:
+                raise self._refused(f"views of more than {MAX_RANK} dimensions", "", kernel)
+
+    def _refused(self, what: str, reason: str, kernel: KernelFunction) -> UnsupportedByTarget:
+        return UnsupportedByTarget(target=self.name, what=what, reason=reason, loc=kernel.loc)

@@ -1,0 +1,127 @@
+"""The PTO tile calls of each row of the instruction table.
+
+Only calls that every version of the library has are used. In a text, `{d}` is the result, `{0}` and `{1}`
+are operands, `{s}` is the scalar, and `{t}` is a temporary tile of the shape of operand 0.
+"""
+
+from __future__ import annotations
+
+from pto_wsp.support.record import record
+from pto_wsp.targets.cpu.templates import Unsupported
+from pto_wsp.types.dtype import DType, f16, f32, i16, i32
+
+
+@record
+class Calls:
+    """A row that is written as calls.
+
+    Attributes:
+        lines: the calls, in order.
+        dtypes: element types that every generation accepts.
+        is_arithmetic: whether a generation with wider arithmetic accepts its types, too.
+        is_in_place: whether the result may overwrite an operand while it is computed.
+    """
+
+    lines: tuple[str, ...]
+    dtypes: frozenset[DType]
+    is_arithmetic: bool = False
+    is_in_place: bool = True
+
+
+@record
+class Method:
+    """A row that the writer has a method for."""
+
+    name: str
+
+
+Template = Calls | Method | Unsupported
+
+FLOATS = frozenset({f32, f16})
+PLAIN = frozenset({f32, f16, i32, i16})
+BITS = frozenset({i16, i32})
+_ONLY_F32 = frozenset({f32})
+
+_CUBE = Unsupported("these targets emit kernels of vector cores: products need a cube core")
+_MASKS = Unsupported("masks are packed bits, which versions of the library read differently: use max and min")
+_ORDER = Unsupported("pairs of value and index have no tile type: sort in a kernel of another target")
+_PLACES = Unsupported("its indices would not be checked: load the rows that you need instead")
+_SHIFTS = Unsupported("shifts beyond the bits are not defined: multiply, or divide by a power of 2 in f32")
+_PRECISE = Unsupported("the vector cores have no such function: write it with exp, log and arithmetic")
+_SHAPE = Unsupported("tiles keep their rows: load the tensor in the other shape")
+
+TEMPLATES: dict[str, Template] = {
+    "load": Method("load"),
+    "store": Method("store"),
+    "gather": Unsupported("rows that a tile names are read by a scalar core: pass the rows as a view"),
+    "scatter": Unsupported("rows that a tile names are written by a scalar core: pass the rows as a view"),
+    "bitwise_and": Calls(("TAND({d}, {0}, {1})",), BITS),
+    "bitwise_or": Calls(("TOR({d}, {0}, {1})",), BITS),
+    "bitwise_xor": Unsupported("it needs a temporary tile of a type that is not known: use `and`, `or`"),
+    "bitwise_not": Calls(("TNOT({d}, {0})",), BITS),
+    "bitwise_ands": Calls(("TANDS({d}, {0}, {s})",), BITS),
+    "bitwise_ors": Calls(("TORS({d}, {0}, {s})",), BITS),
+    "bitwise_xors": Unsupported("it needs a temporary tile of a type that is not known: use `and`, `or`"),
+    "rem": Calls(("TFMOD({d}, {0}, {1})",), _ONLY_F32),
+    "rems": Calls(("TFMODS({d}, {0}, {s})",), _ONLY_F32),
+    "prelu": Unsupported("it needs a temporary tile of a type that is not known: use max, min and multiply"),
+    "lrelu": Calls(("TLRELU({d}, {0}, {s})",), FLOATS),
+    "mov": Calls(("TMOV({d}, {0})",), PLAIN, is_arithmetic=True),
+    "abs": Calls(("TABS({d}, {0})",), FLOATS),
+    "neg": Calls(("TNEG({d}, {0})",), FLOATS),
+    "relu": Calls(("TRELU({d}, {0})",), FLOATS | {i32}),
+    "recip": Calls(("TDIVS({d}, 1.0f, {0})",), _ONLY_F32),
+    "sqrt": Calls(("TSQRT({d}, {0})",), FLOATS),
+    "rsqrt": Calls(("TRSQRT({d}, {0})",), FLOATS),
+    "exp": Calls(("TEXP({d}, {0})",), FLOATS),
+    "log": Calls(("TLOG({d}, {0})",), FLOATS),
+    "sigmoid": Calls(
+        ("TMULS({t}, {0}, -1.0f)", "TEXP({t}, {t})", "TADDS({t}, {t}, 1.0f)", "TDIVS({d}, 1.0f, {t})"),
+        _ONLY_F32,
+    ),
+    "silu": Calls(
+        (
+            "TMULS({t}, {0}, -1.0f)",
+            "TEXP({t}, {t})",
+            "TADDS({t}, {t}, 1.0f)",
+            "TMAXS({d}, {0}, -0x1.fffffep127f)",
+            "TDIV({d}, {d}, {t})",
+        ),
+        _ONLY_F32,
+    ),
+    **dict.fromkeys(("expm1", "log1p", "tanh", "erf", "gelu"), _PRECISE),
+    "rowexpand": Method("expand"),
+    "colexpand": Method("expand"),
+    "expands": Calls(("TEXPANDS({d}, {s})",), PLAIN, is_arithmetic=True),
+    "iota": Unsupported("`TCI` fills one row of one type: pass the numbers as a tensor"),
+    **dict.fromkeys(("sort32", "sort", "mrgsort", "merge"), _ORDER),
+    **dict.fromkeys(("extract_topk_values", "extract_topk_indices", "rowargmax", "rowargmin"), _ORDER),
+    **dict.fromkeys(("take", "put", "setval"), _PLACES),
+    **dict.fromkeys(("matmul", "matmul_acc", "matmul_bias", "matmul_quantised", "quantise"), _CUBE),
+    **dict.fromkeys(("transpose", "reshape", "extract", "insert"), _SHAPE),
+    **dict.fromkeys(("cmp", "cmps", "sel", "sels"), _MASKS),
+    "cvt": Method("convert"),
+}
+for _name in ("addc", "subc", "addsc", "subsc"):
+    TEMPLATES[_name] = Unsupported("no version of the library has it on hardware: write two operations")
+for _name in ("shl", "shr", "shls", "shrs"):
+    TEMPLATES[_name] = _SHIFTS
+for _name in ("add", "sub", "mul", "div", "max", "min"):
+    _types = FLOATS if _name == "div" else PLAIN
+    _call = f"T{_name.upper()}"
+    TEMPLATES[_name] = Calls((f"{_call}({{d}}, {{0}}, {{1}})",), _types, is_arithmetic=True)
+    TEMPLATES[_name + "s"] = Calls((f"{_call}S({{d}}, {{0}}, {{s}})",), _types, is_arithmetic=True)
+    for _line in ("row", "col"):
+        TEMPLATES[f"{_line}expand{_name}"] = Method("broadcast")
+for _name in ("sum", "max", "min"):
+    for _line in ("row", "col"):
+        TEMPLATES[_line + _name] = Method("reduce")
+
+ROUND_MODES = {
+    "rint": "RoundMode::CAST_RINT",
+    "round": "RoundMode::CAST_ROUND",
+    "floor": "RoundMode::CAST_FLOOR",
+    "ceil": "RoundMode::CAST_CEIL",
+    "trunc": "RoundMode::CAST_TRUNC",
+}
+"""Names of the library for the modes of `cast`."""

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A simulated vector core: its pipes, its flags and its unified buffer.
+///
+/// A tile call adds an instruction to the queue of its pipe. Nothing is executed until a barrier of all
+/// pipes, so each pipe can run as far ahead, or as late, as the flags allow: `Order` chooses. A vector clock
+/// per pipe finds accesses that no flag orders, even where the values agree.
+#pragma once
+
+#include <stdint.h>
+#include <string.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+enum Pipe { PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_ALL };
+constexpr int EVENT_ID0 = 0;
+
+enum class NPUArch { A2A3, A5 };
+
+namespace standin {
+
+constexpr int kPipes = 3;
+constexpr int64_t kBlock = 32;
+constexpr int64_t kEvents = 8;
+constexpr const char* kNames[] = {"V", "MTE2", "MTE3", "ALL"};
+
+/// What tests read and set. One lock guards it, and a core locks it while it executes.
+struct Shared {
+  std::recursive_mutex lock;
+  bool loads_first = true;
+  int64_t skipped = -1;  ///< number of the flag or barrier that is left out
+  int64_t syncs = 0;     ///< flags and barriers so far
+  std::vector<std::string> reports;
+  int64_t instructions = 0;
+  int64_t bytes = 0;
+
+  bool skips() { return syncs++ == skipped; }
+  void report(const std::string& text) {
+    if (reports.size() < 20) reports.push_back(text);
+  }
+};
+inline Shared& shared() {
+  static Shared found;
+  return found;
+}
+
+using Clock = std::array<int64_t, kPipes>;
+/// Bytes of the unified buffer, as offsets, or of global memory, as addresses.
+struct Range {
+  bool is_global;
+  uint64_t start, stop;
+};
+
+struct Entry {
+  enum Kind { kWork, kSet, kWait } kind;
+  int other;  ///< pipe of the flag
+  int event;
+  std::string name;
+  std::vector<Range> reads, writes;
+  std::function<void()> work;
+};
+
+class Core {
+ public:
+  /// Begins a task: the unified buffer holds NaN patterns that no instruction wrote.
+  void begin(NPUArch arch) {
+    finish();
+    arch_ = arch;
+    size_ = (arch == NPUArch::A2A3 ? 192 : 256) << 10;
+    ub_.assign(size_, 0xFF);
+    written_.assign(size_, false);
+  }
+  bool is_a5() const { return arch_ == NPUArch::A5; }
+  int64_t size() const { return size_; }
+  uint8_t* at(int64_t address) { return ub_.data() + address; }
+
+  void issue(Pipe pipe, std::string name, std::vector<Range> reads, std::vector<Range> writes,
+             std::function<void()> work) {
+    queues_[pipe].push_back({Entry::kWork, 0, 0, name, std::move(reads), std::move(writes), std::move(work)});
+    Entry& entry = queues_[pipe].back();
+    const int64_t index = ++counts_[pipe];
+    for (const Range& range : entry.reads) note(range, pipe, index, false, name);
+    for (const Range& range : entry.writes) note(range, pipe, index, true, name);
+  }
+
+  void set(Pipe from, Pipe to, int event) {
+    Flag& flag = flags_[from][to][check_event(event)];
+    flag.is_skipped = shared().skips();
+    if (flag.is_skipped) return;
+    if (flag.sets != flag.waits) report("flag is set twice: ", from, to, event);
+    if (known_[from][to] < flag.waited)
+      report("flag is set before its last wait must be over: ", from, to, event);
+    ++flag.sets;
+    flag.clock = known_[from];
+    flag.clock[from] = counts_[from];
+    queues_[from].push_back({Entry::kSet, to, event, {}, {}, {}, {}});
+  }
+  void wait(Pipe from, Pipe to, int event) {
+    Flag& flag = flags_[from][to][check_event(event)];
+    if (flag.is_skipped) return;
+    if (flag.waits >= flag.sets) report("flag is not set before it is waited for: ", from, to, event);
+    ++flag.waits;
+    flag.waited = counts_[to] + 1;
+    for (int p = 0; p < kPipes; ++p) known_[to][p] = std::max(known_[to][p], flag.clock[p]);
+    queues_[to].push_back({Entry::kWait, from, event, {}, {}, {}, {}});
+  }
+  void barrier(Pipe pipe) {
+    if (pipe == PIPE_ALL) {
+      finish();
+    } else if (!shared().skips()) {
+      known_[pipe][pipe] = counts_[pipe];
+    }
+  }
+
+  /// Executes all queues. Afterwards all flags must be waited for.
+  void finish() {
+    std::lock_guard<std::recursive_mutex> guard(shared().lock);
+    execute();
+    for (auto& of_pipe : flags_) {
+      for (auto& of_pair : of_pipe) {
+        for (Flag& flag : of_pair) {
+          if (flag.sets != flag.waits) shared().report("a flag is set and not waited for");
+          flag = Flag{};
+        }
+      }
+    }
+    for (Clock& clock : known_) clock = counts_;
+    global_.clear();
+    local_.clear();
+  }
+
+ private:
+  struct Flag {
+    int64_t sets = 0, waits = 0, waited = 0;
+    Clock clock{};
+    bool is_up = false;
+    bool is_skipped = false;
+  };
+  struct Shadow {
+    int writer = -1;
+    int64_t written = 0;
+    Clock read{};
+  };
+
+  static int check_event(int event) { return event >= 0 && event < kEvents ? event : 0; }
+
+  void report(const char* what, int from, int to, int event) {
+    std::lock_guard<std::recursive_mutex> guard(shared().lock);
+    shared().report(what + std::string(kNames[from]) + " to " + kNames[to] + ", event " +
+                    std::to_string(event));
+  }
+
+  /// Whether instruction `index` of `other` must be complete before the next one of `pipe` starts.
+  bool is_ordered(int pipe, int other, int64_t index) const {
+    if (other == pipe && pipe == PIPE_V && is_a5()) return true;
+    return index <= known_[pipe][other];
+  }
+
+  void note(const Range& range, int pipe, int64_t index, bool writes, const std::string& name) {
+    const uint64_t unit = range.is_global ? 4 : kBlock;
+    bool is_bad = false;
+    for (uint64_t at = range.start / unit; at * unit < range.stop; ++at) {
+      Shadow& shadow = (range.is_global ? global_ : local_)[at];
+      const bool is_mine = shadow.writer == pipe && shadow.written == index;
+      if (shadow.writer >= 0 && !is_mine && !is_ordered(pipe, shadow.writer, shadow.written)) is_bad = true;
+      if (!writes) {
+        shadow.read[pipe] = index;
+        continue;
+      }
+      for (int p = 0; p < kPipes; ++p) {
+        const bool is_own = p == pipe && shadow.read[p] == index;
+        if (shadow.read[p] && !is_own && !is_ordered(pipe, p, shadow.read[p])) is_bad = true;
+      }
+      shadow.writer = pipe;
+      shadow.written = index;
+    }
+    if (is_bad) {
+      std::lock_guard<std::recursive_mutex> guard(shared().lock);
+      shared().report("no flag orders " + name + (writes ? ", which writes" : ", which reads"));
+    }
+  }
+
+  void execute() {
+    const bool ahead = shared().loads_first;
+    const int order[] = {ahead ? PIPE_MTE2 : PIPE_MTE3, PIPE_V, ahead ? PIPE_MTE3 : PIPE_MTE2};
+    for (;;) {
+      bool has_moved = false;
+      for (int pipe : order) {
+        if (!queues_[pipe].empty() && step(pipe)) {
+          has_moved = true;
+          break;
+        }
+      }
+      if (has_moved) continue;
+      for (auto& queue : queues_) {
+        if (!queue.empty()) shared().report("a pipe waits for a flag that is never set");
+        queue.clear();
+      }
+      return;
+    }
+  }
+
+  bool step(int pipe) {
+    Entry& entry = queues_[pipe].front();
+    if (entry.kind == Entry::kWait) {
+      Flag& flag = flags_[entry.other][pipe][check_event(entry.event)];
+      if (!flag.is_up) return false;
+      flag.is_up = false;
+    } else if (entry.kind == Entry::kSet) {
+      flags_[pipe][entry.other][check_event(entry.event)].is_up = true;
+    } else {
+      run(entry);
+    }
+    queues_[pipe].pop_front();
+    return true;
+  }
+
+  void run(Entry& entry) {
+    ++shared().instructions;
+    for (const Range& range : entry.reads) {
+      if (range.is_global) {
+        shared().bytes += int64_t(range.stop - range.start);
+        continue;
+      }
+      const auto begin = written_.begin();
+      if (!std::all_of(begin + range.start, begin + range.stop, [](bool is) { return is; })) {
+        shared().report(entry.name + " reads bytes of the unified buffer that nothing wrote");
+      }
+    }
+    entry.work();
+    for (const Range& range : entry.writes) {
+      if (range.is_global) {
+        shared().bytes += int64_t(range.stop - range.start);
+      } else {
+        std::fill(written_.begin() + range.start, written_.begin() + range.stop, true);
+      }
+    }
+  }
+
+  NPUArch arch_ = NPUArch::A2A3;
+  int64_t size_ = 0;
+  std::vector<uint8_t> ub_;
+  std::vector<bool> written_;
+  std::deque<Entry> queues_[kPipes];
+  Clock counts_{};
+  Clock known_[kPipes]{};
+  Flag flags_[kPipes][kPipes][kEvents]{};
+  std::unordered_map<uint64_t, Shadow> global_, local_;
+};
+
+inline Core& core() {
+  thread_local Core found;
+  return found;
+}
+
+inline void require(bool holds, const char* what) {
+  if (holds) return;
+  std::lock_guard<std::recursive_mutex> guard(shared().lock);
+  shared().report(what);
+}
+
+}  // namespace standin
+
+#define NPU_MEMORY_INIT(arch) standin::core().begin(arch)
+
+inline void set_flag(Pipe from, Pipe to, int event) { standin::core().set(from, to, event); }
+inline void wait_flag(Pipe from, Pipe to, int event) { standin::core().wait(from, to, event); }
+inline void pipe_barrier(Pipe pipe) { standin::core().barrier(pipe); }

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The part of the PTO tile interface that emitted kernels use, on simulated cores. It checks what hardware
+/// would not forgive: capacities, alignment, types, valid shapes, unwritten bytes and missing flags.
+#pragma once
+
+#include <math.h>
+
+#include <limits>
+#include <type_traits>
+
+#include "core.hpp"
+
+#define AICORE
+#define __gm__
+
+using half = _Float16;
+/// The upper half of a float, rounded to nearest even.
+struct bfloat16_t {
+  uint16_t bits;
+  bfloat16_t() = default;
+  explicit bfloat16_t(float value) {
+    uint32_t word;
+    memcpy(&word, &value, 4);
+    bits = value != value ? 0x7FC0 : uint16_t((word + 0x7FFF + ((word >> 16) & 1)) >> 16);
+  }
+  operator float() const {
+    const uint32_t word = uint32_t(bits) << 16;
+    float value;
+    memcpy(&value, &word, 4);
+    return value;
+  }
+};
+
+namespace pto {
+
+enum class TileType { Vec };
+enum class BLayout { RowMajor, ColMajor };
+enum class RoundMode { CAST_RINT, CAST_ROUND, CAST_FLOOR, CAST_CEIL, CAST_TRUNC };
+
+template <int A, int B, int C, int D, int E>
+struct Shape {
+  static_assert(A == 1 && B == 1 && C == 1 && D == -1 && E == -1, "rows and columns are given at run time");
+  int64_t rows, cols;
+  Shape(int64_t r, int64_t c) : rows(r), cols(c) {}
+};
+template <int A, int B, int C, int D, int E>
+struct Stride {
+  static_assert(A == 1 && B == 1 && C == 1 && D == -1 && E == 1, "the stride of rows is given at run time");
+  int64_t row;
+  explicit Stride(int64_t r) : row(r) {}
+};
+template <class T, class S, class D>
+struct GlobalTensor {
+  T* data;
+  S shape;
+  D stride;
+  GlobalTensor(T* d, S s, D t) : data(d), shape(s), stride(t) {}
+};
+
+template <TileType L, class T, int R, int C, BLayout B = BLayout::RowMajor, int VR = R, int VC = C>
+struct Tile {
+  using Type = T;
+  static constexpr int kRows = R, kCols = C;
+  static constexpr bool kIsColumn = B == BLayout::ColMajor;
+  static_assert((kIsColumn ? R : C) * sizeof(T) % 32 == 0, "rows are whole blocks of 32 bytes");
+
+  explicit Tile(int64_t rows) : rows(rows), cols(VC) { static_assert(VR == -1 && VC != -1); }
+  Tile(int64_t r, int64_t c) : rows(r), cols(c) { static_assert(VR == -1 && VC == -1); }
+  void SetValidRow(int64_t r) {
+    static_assert(VR == -1);
+    rows = r;
+    check();
+  }
+  void SetValidShape(int64_t r, int64_t c) {
+    static_assert(VR == -1 && VC == -1);
+    rows = r, cols = c;
+    check();
+  }
+  void check() const {
+    standin::require(rows >= 1 && rows <= R && cols >= 1 && cols <= C, "a valid shape is beyond its tile");
+  }
+  T& at(int64_t i, int64_t j) const {
+    T* data = reinterpret_cast<T*>(standin::core().at(address));
+    return data[kIsColumn ? j * R + i : i * C + j];
+  }
+  std::vector<standin::Range> ranges() const {
+    std::vector<standin::Range> found;
+    const int64_t lines = kIsColumn ? cols : rows, count = kIsColumn ? rows : cols;
+    for (int64_t i = 0; i < lines; ++i) {
+      const uint64_t start = address + i * (kIsColumn ? R : C) * sizeof(T);
+      found.push_back({false, start, start + count * sizeof(T)});
+    }
+    return found;
+  }
+
+  int64_t rows, cols, address = -1;
+};
+
+template <class TileT>
+void TASSIGN(TileT& tile, int64_t address) {
+  const int64_t bytes = int64_t(TileT::kRows) * TileT::kCols * int64_t(sizeof(typename TileT::Type));
+  standin::require(address % standin::kBlock == 0, "the address of a tile is not a multiple of 32");
+  standin::require(address >= 0 && address + bytes <= standin::core().size(), "a tile is beyond the buffer");
+  tile.address = address;
+}
+
+// --- moves -------------------------------------------------------------------------------------------------
+
+template <class T, class S, class D>
+std::vector<standin::Range> ranges_of(const GlobalTensor<T, S, D>& g) {
+  std::vector<standin::Range> found;
+  for (int64_t i = 0; i < g.shape.rows; ++i) {
+    const uint64_t start = reinterpret_cast<uint64_t>(g.data + i * g.stride.row);
+    found.push_back({true, start, start + g.shape.cols * sizeof(T)});
+  }
+  return found;
+}
+
+template <class TileT, class T, class S, class D>
+void TLOAD(TileT& tile, GlobalTensor<T, S, D>& from) {
+  static_assert(std::is_same_v<typename TileT::Type, T> && !TileT::kIsColumn);
+  const bool fits = tile.rows == from.shape.rows && tile.cols == from.shape.cols;
+  standin::require(fits, "TLOAD of another shape than the valid one");
+  standin::require(from.shape.rows < 4096, "TLOAD of more than 4095 bursts");
+  const TileT t = tile;
+  const GlobalTensor<T, S, D> g = from;
+  standin::core().issue(PIPE_MTE2, "TLOAD", ranges_of(g), t.ranges(), [t, g] {
+    for (int64_t i = 0; i < t.rows; ++i) {
+      memcpy(&t.at(i, 0), g.data + i * g.stride.row, t.cols * sizeof(T));
+    }
+  });
+}
+
+template <class TileT, class T, class S, class D>
+void TSTORE(GlobalTensor<T, S, D>& to, TileT& tile) {
+  static_assert(std::is_same_v<typename TileT::Type, T> && !TileT::kIsColumn);
+  const bool fits = tile.rows == to.shape.rows && tile.cols == to.shape.cols;
+  standin::require(fits, "TSTORE of another shape than the valid one");
+  standin::require(to.shape.rows < 4096, "TSTORE of more than 4095 bursts");
+  const TileT t = tile;
+  const GlobalTensor<T, S, D> g = to;
+  standin::core().issue(PIPE_MTE3, "TSTORE", t.ranges(), ranges_of(g), [t, g] {
+    for (int64_t i = 0; i < t.rows; ++i) {
+      memcpy(g.data + i * g.stride.row, &t.at(i, 0), t.cols * sizeof(T));
+    }
+  });
+}
+
+// --- vector instructions -----------------------------------------------------------------------------------
+
+using Ranges = std::vector<standin::Range>;
+inline Ranges operator+(Ranges a, const Ranges& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+template <class A, class B>
+void same_shape(const A& a, const B& b, const char* name) {
+  standin::require(a.rows == b.rows && a.cols == b.cols, name);
+}
+template <class T>
+void arithmetic() {
+  constexpr bool is_plain = std::is_same_v<T, float> || std::is_same_v<T, half> ||
+                            std::is_same_v<T, int32_t> || std::is_same_v<T, int16_t>;
+  const bool is_wide = std::is_same_v<T, bfloat16_t> && standin::core().is_a5();
+  standin::require(is_plain || is_wide, "vector arithmetic of a type that the generation has not");
+}
+
+template <class T>
+auto wide(T value) {
+  if constexpr (std::is_integral_v<T>) {
+    return value;
+  } else {
+    return float(value);
+  }
+}
+/// Integers wrap.
+template <class T, class F>
+T rounded(F value) {
+  return T(value);
+}
+
+/// d[i, j] = f(i, j) over the valid shape of d.
+template <class D, class F>
+void each(const char* name, const D& d, Ranges reads, F f, Ranges also = {}) {
+  arithmetic<typename D::Type>();
+  standin::core().issue(PIPE_V, name, std::move(reads), d.ranges() + also, [d, f] {
+    for (int64_t i = 0; i < d.rows; ++i) {
+      for (int64_t j = 0; j < d.cols; ++j) d.at(i, j) = f(i, j);
+    }
+  });
+}
+
+#define STANDIN_BINARY(OP, EXPRESSION)                                                \
+  template <class D, class A, class B>                                                \
+  void T##OP(D& d, A& a, B& b) {                                                      \
+    using T = typename D::Type;                                                       \
+    static_assert(std::is_same_v<T, typename A::Type> && !D::kIsColumn);              \
+    same_shape(d, a, "T" #OP), same_shape(d, b, "T" #OP);                             \
+    each("T" #OP, d, a.ranges() + b.ranges(), [a, b](int64_t i, int64_t j) {          \
+      const auto x = wide(a.at(i, j)), y = wide(b.at(i, j));                          \
+      return rounded<T>(EXPRESSION);                                                  \
+    });                                                                               \
+  }                                                                                   \
+  template <class D, class A>                                                         \
+  void T##OP##S(D& d, A& a, typename D::Type s) {                                     \
+    using T = typename D::Type;                                                       \
+    static_assert(std::is_same_v<T, typename A::Type> && !D::kIsColumn);              \
+    same_shape(d, a, "T" #OP "S");                                                    \
+    each("T" #OP "S", d, a.ranges(), [a, s](int64_t i, int64_t j) {                   \
+      const auto x = wide(a.at(i, j)), y = wide(s);                                   \
+      return rounded<T>(EXPRESSION);                                                  \
+    });                                                                               \
+  }                                                                                   \
+  template <class D, class A, class V>                                                \
+  void TROWEXPAND##OP(D& d, A& a, V& v) {                                             \
+    using T = typename D::Type;                                                       \
+    static_assert(std::is_same_v<D, A> && V::kIsColumn, "d and a have one type");     \
+    same_shape(d, a, "TROWEXPAND" #OP);                                               \
+    standin::require(v.rows == a.rows, "TROWEXPAND" #OP " of another column");        \
+    each(                                                                             \
+        "TROWEXPAND" #OP, d, a.ranges() + v.ranges(),                                 \
+        [a, v](int64_t i, int64_t j) {                                                \
+          const auto x = wide(a.at(i, j)), y = wide(v.at(i, 0));                      \
+          return rounded<T>(EXPRESSION);                                              \
+        },                                                                            \
+        expand_scratch());                                                            \
+  }                                                                                   \
+  template <class D, class A, class V>                                                \
+  void TCOLEXPAND##OP(D& d, A& a, V& v) {                                             \
+    using T = typename D::Type;                                                       \
+    static_assert(std::is_same_v<D, A>, "d and a have one type");                     \
+    same_shape(d, a, "TCOLEXPAND" #OP);                                               \
+    standin::require(v.rows == 1 && v.cols == a.cols, "TCOLEXPAND of another row");   \
+    each("TCOLEXPAND" #OP, d, a.ranges() + v.ranges(), [a, v](int64_t i, int64_t j) { \
+      const auto x = wide(a.at(i, j)), y = wide(v.at(0, j));                          \
+      return rounded<T>(EXPRESSION);                                                  \
+    });                                                                               \
+  }
+
+#define STANDIN_UNARY(NAME, EXPRESSION)                    \
+  template <class D, class A>                              \
+  void NAME(D& d, A& a) {                                  \
+    using T = typename D::Type;                            \
+    static_assert(std::is_same_v<T, typename A::Type>);    \
+    same_shape(d, a, #NAME);                               \
+    each(#NAME, d, a.ranges(), [a](int64_t i, int64_t j) { \
+      const auto x = wide(a.at(i, j));                     \
+      return rounded<T>(EXPRESSION);                       \
+    });                                                    \
+  }
+
+/// Row broadcasts of three operands overwrite the top of the buffer.
+inline Ranges expand_scratch() {
+  if (standin::core().is_a5()) return {};
+  return {{false, 184 << 10, 192 << 10}};
+}
+
+STANDIN_BINARY(ADD, x + y)
+STANDIN_BINARY(SUB, x - y)
+STANDIN_BINARY(MUL, x* y)
+STANDIN_BINARY(DIV, x / y)
+STANDIN_BINARY(MAX, x > y || x != x ? x : y)
+STANDIN_BINARY(MIN, x < y || x != x ? x : y)
+STANDIN_BINARY(FMOD, fmodf(x, y))
+STANDIN_BINARY(AND, int32_t(x) & int32_t(y))
+STANDIN_BINARY(OR, int32_t(x) | int32_t(y))
+#undef STANDIN_BINARY
+
+STANDIN_UNARY(TMOV, x)
+STANDIN_UNARY(TNOT, ~int32_t(x))
+STANDIN_UNARY(TABS, fabsf(x))
+STANDIN_UNARY(TNEG, -x)
+STANDIN_UNARY(TRELU, x > 0 || x != x ? x : 0)
+STANDIN_UNARY(TSQRT, sqrtf(x))
+STANDIN_UNARY(TRSQRT, 1 / sqrtf(x))
+STANDIN_UNARY(TEXP, float(exp(double(x))))
+STANDIN_UNARY(TLOG, float(log(double(x))))
+#undef STANDIN_UNARY
+
+/// d = s / a.
+template <class D, class A>
+void TDIVS(D& d, float s, A& a) {
+  same_shape(d, a, "TDIVS");
+  each("TDIVS", d, a.ranges(),
+       [a, s](int64_t i, int64_t j) { return rounded<typename D::Type>(s / wide(a.at(i, j))); });
+}
+template <class D, class A>
+void TLRELU(D& d, A& a, typename D::Type s) {
+  same_shape(d, a, "TLRELU");
+  each("TLRELU", d, a.ranges(), [a, s](int64_t i, int64_t j) {
+    const float x = a.at(i, j);
+    return rounded<typename D::Type>(x > 0 || x != x ? x : x * float(s));
+  });
+}
+template <class D>
+void TEXPANDS(D& d, typename D::Type s) {
+  each("TEXPANDS", d, {}, [s](int64_t, int64_t) { return s; });
+}
+template <class D, class A>
+void TROWEXPAND(D& d, A& a) {
+  static_assert(A::kIsColumn && !D::kIsColumn);
+  standin::require(a.rows == d.rows, "TROWEXPAND of another column");
+  each("TROWEXPAND", d, a.ranges(), [a](int64_t i, int64_t) { return a.at(i, 0); }, expand_scratch());
+}
+template <class D, class A>
+void TCOLEXPAND(D& d, A& a) {
+  standin::require(a.rows == 1 && a.cols == d.cols, "TCOLEXPAND of another row");
+  each("TCOLEXPAND", d, a.ranges(), [a](int64_t, int64_t j) { return a.at(0, j); });
+}
+
+enum class Fold { kSum, kMax, kMin };
+template <class T>
+double folded(Fold fold, double total, T value) {
+  const double x = double(wide(value));
+  if (fold == Fold::kSum) return total + x;
+  if (x != x || total != total) return x != x ? x : total;
+  return fold == Fold::kMax ? std::max(total, x) : std::min(total, x);
+}
+template <class D, class A, class T>
+void row_fold(const char* name, Fold fold, D& d, A& a, T& tmp) {
+  static_assert(D::kIsColumn && !A::kIsColumn && std::is_same_v<typename D::Type, typename A::Type>);
+  standin::require(d.rows == a.rows, "a reduction to another column");
+  same_shape(a, tmp, "the temporary tile of a reduction has another shape");
+  each(
+      name, d, a.ranges(),
+      [a, fold](int64_t i, int64_t) {
+        double total = fold == Fold::kSum ? 0 : double(wide(a.at(i, 0)));
+        for (int64_t j = 0; j < a.cols; ++j) total = folded(fold, total, a.at(i, j));
+        return rounded<typename D::Type>(float(total));
+      },
+      tmp.ranges());
+}
+template <class D, class A>
+void col_fold(const char* name, Fold fold, D& d, A& a) {
+  standin::require(d.rows == 1 && d.cols == a.cols, "a reduction to another row");
+  each(name, d, a.ranges(), [a, fold](int64_t, int64_t j) {
+    double total = fold == Fold::kSum ? 0 : double(wide(a.at(0, j)));
+    for (int64_t i = 0; i < a.rows; ++i) total = folded(fold, total, a.at(i, j));
+    if constexpr (std::is_integral_v<typename D::Type>) {
+      return typename D::Type(int64_t(total));
+    } else {
+      return rounded<typename D::Type>(float(total));
+    }
+  });
+}
+#define STANDIN_FOLD(OP, FOLD)                   \
+  template <class D, class A, class T>           \
+  void TROW##OP(D& d, A& a, T& tmp) {            \
+    row_fold("TROW" #OP, Fold::FOLD, d, a, tmp); \
+  }                                              \
+  template <class D, class A>                    \
+  void TCOL##OP(D& d, A& a) {                    \
+    col_fold("TCOL" #OP, Fold::FOLD, d, a);      \
+  }
+STANDIN_FOLD(SUM, kSum)
+STANDIN_FOLD(MAX, kMax)
+STANDIN_FOLD(MIN, kMin)
+#undef STANDIN_FOLD
+
+// --- conversions -------------------------------------------------------------------------------------------
+
+template <class D, class A>
+constexpr bool kConverts =
+    (std::is_same_v<A, float> &&
+     (std::is_same_v<D, half> || std::is_same_v<D, bfloat16_t> || std::is_same_v<D, int16_t> ||
+      std::is_same_v<D, int32_t> || std::is_same_v<D, int64_t>)) ||
+    (std::is_same_v<A, half> &&
+     (std::is_same_v<D, float> || std::is_same_v<D, int32_t> || std::is_same_v<D, int16_t> ||
+      std::is_same_v<D, int8_t> || std::is_same_v<D, uint8_t>)) ||
+    (std::is_same_v<A, bfloat16_t> && (std::is_same_v<D, float> || std::is_same_v<D, int32_t>)) ||
+    (std::is_same_v<A, int16_t> && (std::is_same_v<D, half> || std::is_same_v<D, float>)) ||
+    (std::is_same_v<A, int32_t> && (std::is_same_v<D, float> || std::is_same_v<D, int64_t>)) ||
+    ((std::is_same_v<A, uint8_t> || std::is_same_v<A, int8_t>) && std::is_same_v<D, half>);
+
+template <class T>
+T converted(double x, RoundMode mode) {
+  switch (mode) {
+    case RoundMode::CAST_RINT: x = nearbyint(x); break;
+    case RoundMode::CAST_ROUND: x = round(x); break;
+    case RoundMode::CAST_FLOOR: x = floor(x); break;
+    case RoundMode::CAST_CEIL: x = ceil(x); break;
+    case RoundMode::CAST_TRUNC: x = trunc(x); break;
+  }
+  if (x != x) return 0;
+  const double low = double(std::numeric_limits<T>::min()), high = double(std::numeric_limits<T>::max());
+  return x <= low ? std::numeric_limits<T>::min() : x >= high ? std::numeric_limits<T>::max() : T(x);
+}
+
+template <class D, class A>
+void TCVT(D& d, A& a, RoundMode mode) {
+  using To = typename D::Type;
+  using From = typename A::Type;
+  static_assert(kConverts<To, From>, "no instruction converts these types");
+  same_shape(d, a, "TCVT");
+  standin::core().issue(PIPE_V, "TCVT", a.ranges(), d.ranges(), [d, a, mode] {
+    for (int64_t i = 0; i < d.rows; ++i) {
+      for (int64_t j = 0; j < d.cols; ++j) {
+        const auto x = wide(a.at(i, j));
+        if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>) {
+          d.at(i, j) = converted<To>(double(x), mode);
+        } else if constexpr (std::is_integral_v<To>) {
+          d.at(i, j) = To(x);
+        } else {
+          standin::require(mode == RoundMode::CAST_RINT, "a float is rounded in another mode");
+          d.at(i, j) = To(float(x));
+        }
+      }
+    }
+  });
+}
+
+}  // namespace pto
+
+// --- what tests call ---------------------------------------------------------------------------------------
+
+#define STANDIN_EXPORT extern "C" __attribute__((visibility("default"), used)) inline
+
+/// Chooses whether loads run ahead, or as late as the flags allow.
+STANDIN_EXPORT void standin_loads_first(bool loads_first) { standin::shared().loads_first = loads_first; }
+
+/// Leaves out one flag or barrier, counted from 0, from now on; none if negative. Returns how many there
+/// were.
+STANDIN_EXPORT int64_t standin_skip(int64_t number) {
+  const int64_t syncs = standin::shared().syncs;
+  standin::shared().skipped = number;
+  standin::shared().syncs = 0;
+  return syncs;
+}
+
+/// Returns what was wrong since the last call, a line each.
+STANDIN_EXPORT const char* standin_report() {
+  static std::string text;
+  text.clear();
+  for (const std::string& line : standin::shared().reports) text += line + "\n";
+  standin::shared().reports.clear();
+  return text.c_str();
+}

@@ -1,0 +1,322 @@
+"""The targets `ascend_*`: what they refuse, and emitted kernels on the simulated cores."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from examples.cases import cases, copied
+from pto_wsp import DYN, In, InOut, Out, P, Scalar, Tensor, Tile, bf16, f16, f32, i32, kernel, pto, workload
+from pto_wsp.errors import CannotRun, CompileError, TilesTooLarge, UnsupportedByTarget
+from pto_wsp.ir.module import Module
+from pto_wsp.isa.table import TABLE
+from pto_wsp.lang.kernel.kernel import Kernel
+from pto_wsp.runtime.compiling import compile_module
+from pto_wsp.targets import registry
+from pto_wsp.targets.ascend.generation import A2A3, A5
+from pto_wsp.targets.ascend.hazards import LOAD, STORE, VECTOR, FlagPlanner, Touched
+from pto_wsp.targets.ascend.kernel import write_kernel
+from pto_wsp.targets.ascend.target import AscendTarget
+from pto_wsp.targets.ascend.templates import TEMPLATES, Unsupported
+from tests.ascend.standin.build import StandIn, StandInTarget, build
+from tests.golden import Golden
+from tests.python.targets.ctypes_abi import Library
+from tests.python.targets.test_cpu_rows import Case, check, make, variants
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+COLS = 200
+
+
+@kernel
+def softmax(x: In[Tensor[f32, DYN, 16, COLS]], y: Out[Tensor[f32, DYN, 16, COLS]]):
+    """Each row of each block."""
+    for block in range(x.shape[0]):
+        powers = pto.exp(x[block] - pto.rowmax(x[block]))
+        pto.store(y[block], powers / pto.rowsum(powers))
+
+
+@kernel
+def rmsnorm(x: InOut[Tile[16, COLS, f32]], weight: In[Tile[1, COLS, f32]], scale: Scalar[f32]):
+    """Each row divided by its mean square."""
+    part = pto.load(x)
+    mean = pto.rowsum(part * part) * (1.0 / COLS) + 1e-5
+    pto.store(x, part * scale / pto.sqrt(mean) * pto.load(weight))
+
+
+@kernel
+def gated(x: In[Tile[16, COLS, f16]], gate: In[Tile[16, COLS, f16]], y: Out[Tile[16, COLS, f16]]):
+    """silu(x) * gate, in f32."""
+    product = pto.silu(pto.cast(pto.load(x), f32)) * pto.cast(pto.load(gate), f32)
+    pto.store(y, pto.cast(product, f16))
+
+
+@workload
+def layers(
+    Lengths: Tensor[i32, "batch"],
+    X: Tensor[f32, "batch", "blocks", 16, COLS],
+    W: Tensor[f32, 1, COLS],
+    Y: Tensor[f32, "batch", "blocks", 16, COLS],
+):
+    """Norms of blocks of at most 16 rows, then softmax of as many blocks as the length of an entry says."""
+    for b in P("batch"):
+        for i in P(Lengths[b]):
+            for rows in P.tiles(16, 12):
+                rmsnorm[b, i, rows](x=X[b, i, rows], weight=W, scale=0.5)
+        for blocks in P.tiles(Lengths[b], 3):
+            softmax[b, blocks](x=X[b, blocks], y=Y[b, blocks])
+
+
+def target_of(name: str) -> AscendTarget:
+    target = registry.get(name)
+    assert isinstance(target, AscendTarget)
+    return target
+
+
+# --- what is refused, and the text ---
+
+
+def test_templates_are_total() -> None:
+    assert TEMPLATES.keys() == TABLE.keys()
+    assert all(t.reason for t in TEMPLATES.values() if isinstance(t, Unsupported))
+
+
+def test_it_refuses_to_run_by_name() -> None:
+    x = np.zeros((1, 1, 16, COLS), np.float32)
+    with pytest.raises(CannotRun, match="ascend_a2a3"):
+        layers.compile("ascend_a2a3")(Lengths=np.ones(1, np.int32), X=x, Y=x.copy(), W=x[0, 0, :1])
+
+
+@pytest.mark.parametrize("name", ["ascend_a2a3", "ascend_a5"])
+def test_the_folder_is_golden(name: str, tmp_path: Path, golden: Golden) -> None:
+    layers.compile(name).export(tmp_path / "out")
+    for path in ("kernels/k_softmax.cpp", "README.md", "manifest.json", "device.cmake"):
+        golden(f"{name}/{path}", (tmp_path / "out" / path).read_text())
+
+
+@kernel
+def halves(x: In[Tile[16, 64, bf16]], y: Out[Tile[16, 64, bf16]]):
+    part = pto.load(x)
+    pto.store(y, part + part)
+
+
+@kernel
+def product(x: In[Tile[16, 64, f32]], w: In[Tile[64, 16, f32]], y: Out[Tile[16, 16, f32]]):
+    pto.store(y, pto.matmul(pto.load(x), pto.load(w)))
+
+
+@kernel
+def large(x: In[Tile[256, 96, f32]], y: Out[Tile[256, 96, f32]]):
+    part = pto.load(x)
+    pto.store(y, part * pto.exp(part) + part)
+
+
+@kernel
+def turned(x: In[Tensor[f32, 16, 64, 64]], y: Out[Tile[16, 64, f32]]):
+    pto.store(y, pto.load(x[:, :, 3]))
+
+
+@pytest.mark.parametrize(
+    ("refused", "words"),
+    [(halves, "`add` of bf16.*cast to f32"), (product, "`matmul`.*cube core"), (turned, "not contiguous")],
+)
+def test_a_refusal_names_instruction_line_and_remedy(refused: Kernel, words: str) -> None:
+    with pytest.raises(UnsupportedByTarget) as found:
+        write_kernel(refused.specialise({}, {}), A2A3)
+    text = " ".join(str(found.value).split())
+    assert "ascend_a2a3" in text and "test_ascend.py:" in text
+    assert re.search(words, text)
+
+
+def test_generations_differ_in_types_and_capacity() -> None:
+    for tested in (halves, large):
+        write_kernel(tested.specialise({}, {}), A5)
+    with pytest.raises(TilesTooLarge, match="188416"):
+        write_kernel(large.specialise({}, {}), A2A3)
+
+
+# --- flags ---
+
+
+def ub(start: int, stop: int) -> tuple[Touched, ...]:
+    return (Touched("ub", start, stop),)
+
+
+def test_a_flag_that_others_imply_is_left_out() -> None:
+    planner = FlagPlanner(orders_vectors=False)
+    planner.add(LOAD, (), ub(0, 64))
+    planner.add(VECTOR, ub(0, 64), ub(64, 128))
+    planner.add(STORE, ub(64, 128), ())
+    planner.add(LOAD, (), ub(64, 128))  # the store has waited for the arithmetic: one flag is enough
+    pairs = [[(f.source, f.target) for f in sync.waits] for sync in planner.syncs]
+    assert pairs == [[], [(LOAD, VECTOR)], [(VECTOR, STORE)], [(STORE, LOAD)]]
+    assert not any(sync.barriers for sync in planner.syncs)
+
+
+def test_events_end_at_the_number_of_the_hardware() -> None:
+    planner = FlagPlanner(orders_vectors=False)
+    for i in range(20):
+        planner.add(LOAD, (), ub(64 * i, 64 * i + 64))
+    for i in range(20):
+        planner.add(VECTOR, ub(64 * i, 64 * i + 64), ub(64 * (i + 20), 64 * (i + 21)))
+    flags = [flag for sync in planner.syncs for flag in sync.sets]
+    assert 0 < len(flags) and max(flag.event for flag in flags) < 8
+    assert ["PIPE_ALL"] in [sync.barriers for sync in planner.syncs]
+
+
+# --- on simulated cores ---
+
+DTYPES = (f32, f16, i32)
+MOST_CASES = 5
+
+
+def rows_of(target: AscendTarget) -> dict[str, list[Case]]:
+    """The rows that a target accepts on tiles of their test, a few per kernel."""
+    found: dict[str, list[Case]] = {}
+    for row in TABLE.values():
+        if row.numpy is None or isinstance(TEMPLATES[row.name], Unsupported):
+            continue
+        for dtype in (t for t in DTYPES if t in row.dtypes):
+            for attrs in variants(row, dtype):
+                name = f"{row.name}_{dtype}_{attrs.get('dtype', '')}_{attrs.get('rmode', '')}".replace(
+                    "-", "_"
+                )
+                try:
+                    write_kernel(make(name, [(row, dtype, attrs)]), target.generation)
+                except CompileError:
+                    continue
+                found[name] = [(row, dtype, attrs)]
+    return found
+
+
+EMITTED = 100
+COMPOSED = ("sigmoid", "silu")
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[Case]], Library, StandIn]:
+    target = target_of("ascend_a2a3")
+    found = rows_of(target)
+    path = build([make(*item) for item in found.items()], target, tmp_path_factory.mktemp("rows"))
+    return found, Library(path), StandIn(path)
+
+
+@needs_compiler
+def test_every_row_that_is_accepted(rows: tuple[dict[str, list[Case]], Library, StandIn]) -> None:
+    """Results are within the bounds of the table, and the simulated core finds nothing to report."""
+    found, library, standin = rows
+    assert len(found) >= EMITTED
+    for number, (name, tested) in enumerate(found.items()):
+        standin.loads_first(number % 2 == 0)
+        if tested[0][0].name in COMPOSED:
+            _check_composed(library, name, tested)
+        else:
+            check(library, name, tested)
+        assert standin.report() == "", name
+
+
+def _check_composed(library: Library, name: str, tested: list[Case]) -> None:
+    """Results below 2^-120 may be 0: the exponential of -x overflows there."""
+    x = np.linspace(-120, 120, 2800, dtype=np.float32).reshape(40, 70)
+    y, row = np.zeros_like(x), tested[0][0]
+    assert library.call(make(name, tested), [x, y]) == 0
+    assert row.numpy is not None
+    np.testing.assert_allclose(y, row.numpy(x.astype(np.float64), {}), rtol=5e-7, atol=2.0**-120)
+
+
+@pytest.fixture(scope="module", params=[A2A3, A5], ids=lambda generation: generation.arch)
+def standin(request: pytest.FixtureRequest) -> Iterator[StandInTarget]:
+    target = StandInTarget(request.param)
+    registry.register_target(target)
+    yield target
+    del registry.TARGETS[target.name]
+    registry._made.cache_clear()
+
+
+@needs_compiler
+def test_a_ragged_program_has_the_results_of_the_interpreter(standin: StandInTarget) -> None:
+    module = layers.trace().module
+    rng = np.random.default_rng(0)
+    lengths = np.array([5, 0, 7, 3], np.int32)
+    x = rng.standard_normal((4, 7, 16, COLS)).astype(np.float32)
+    weight = rng.standard_normal((1, COLS)).astype(np.float32)
+    found = []
+    for name in ("interp", standin.name):
+        arrays = {"Lengths": lengths, "X": x.copy(), "W": weight, "Y": np.zeros_like(x)}
+        compile_module(module, name).run(**arrays)
+        found.append(arrays)
+    assert standin.standin is not None and standin.standin.report() == ""
+    np.testing.assert_allclose(found[1]["X"], found[0]["X"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[1]["Y"], found[0]["Y"], rtol=1e-5, atol=1e-6)
+    assert found[0]["Y"][2].any()
+
+
+PRODUCTS = {
+    "gemm_tile",
+    "tile_matmul",
+    "linear_tile",
+    "attention_score_tile",
+    "attention_output_tile",
+    "flash_attn_score_block",
+    "flash_attn_output_update",
+}
+"""Kernels of the examples in `pto_programs` that multiply matrices. All others are emitted."""
+
+
+@pytest.mark.parametrize("name", ["softmax", "bgemm", "llama"])
+def test_kernels_of_examples_are_emitted_or_refused_by_name(name: str) -> None:
+    target, module = target_of("ascend_a2a3"), dict(cases())[f"pto_programs/{name}.py"]().module
+    refused: set[str] = set()
+    for function in module.kernels:
+        try:
+            target.emit(Module(function.name, (function,), ()))
+        except UnsupportedByTarget as error:
+            assert "`matmul`" in str(error) and error.loc is not None and "cube core" in str(error)
+            refused.add(function.name)
+    assert refused == PRODUCTS & {function.name for function in module.kernels}
+
+
+@needs_compiler
+def test_an_example_has_the_results_of_the_interpreter(standin: StandInTarget) -> None:
+    run = dict(cases())["pto_programs/softmax.py"]()
+    found = []
+    for name in ("interp", standin.name):
+        arguments = {key: copied(value) for key, value in run.arguments.items()}
+        compile_module(run.module, name).run(**arguments)
+        found.append(arguments["output"])
+    assert standin.standin is not None and standin.standin.report() == ""
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-7)
+
+
+@needs_compiler
+def test_each_flag_that_is_left_out_is_found(tmp_path: Path) -> None:
+    """Kernels run once per flag and barrier, without it: the vector clocks report every one."""
+    target = target_of("ascend_a2a3")
+    kernels = [tested.specialise({}, {}) for tested in (gated, rmsnorm)]
+    path = build(kernels, target, tmp_path / "out")
+    library, core = Library(path), StandIn(path)
+    x = np.random.default_rng(1).standard_normal((16, COLS)).astype(np.float16)
+    wide, weight = x.astype(np.float32), np.ones((1, COLS), np.float32)
+    for function, arguments in zip(kernels, ([x, x, x.copy()], [wide, weight, 0.5]), strict=True):
+        core.skip(-1)
+        assert library.call(function, arguments) == 0
+        assert core.report() == ""
+        count = core.skip(-1)
+        assert count > 5
+        for number in range(count):
+            core.skip(number)
+            library.call(function, arguments)
+            assert core.report() != "", f"{function.name}: {number} of {count}"
+
+
+@needs_compiler
+def test_a_failed_check_leaves_no_flag(tmp_path: Path) -> None:
+    function = gated.specialise({}, {})
+    path = build([function], target_of("ascend_a2a3"), tmp_path / "out")
+    x = np.zeros((16, COLS), np.float16)
+    assert Library(path).call(function, [x, x[:7], x.copy()]) > 0
+    assert StandIn(path).report() == ""

@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
+from examples.command import status_of
 from examples.llm.config import UnknownModel
 from examples.llm.engine import Engine, TooLong
 from examples.llm.model import Model, load
 from examples.llm.sampling import GREEDY, Sampling
 from examples.llm.tokenizer import Stream, Text
 from pto_wsp import bf16, f32, i8
-from pto_wsp.errors import PtoError
 
 CACHES = {"f32": f32, "bf16": bf16, "i8": i8}
 
@@ -35,23 +33,7 @@ CACHES = {"f32": f32, "bf16": bf16, "i8": i8}
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     options = parse(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        run(options)
-        sys.stdout.flush()
-        return 0
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        # The reader of the output closed it; the flush when the interpreter exits must not complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except (OSError, UnknownModel, TooLong, PtoError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    return status_of(lambda: run(options), UnknownModel, TooLong)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -104,8 +86,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def run(options: argparse.Namespace) -> None:
-    """Load the model, and do what the options ask."""
+def run(options: argparse.Namespace) -> int:
+    """Load the model, and do what the options ask; return the exit status."""
     began = time.perf_counter()
     packed, text = load(options.model, lambda what: note(f"packing {what}"))
     note("")
@@ -122,6 +104,7 @@ def run(options: argparse.Namespace) -> None:
         write(answer(engine, text, prompt, options), began)
     else:
         converse(engine, text, options)
+    return 0
 
 
 def serve(engine: Engine, text: Text, options: argparse.Namespace) -> None:

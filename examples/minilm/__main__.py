@@ -14,16 +14,15 @@ import json
 import os
 import sys
 import time
-from io import TextIOWrapper
 from pathlib import Path
 
 import numpy as np
 
+from examples.command import status_of
 from examples.minilm.encoder import Encoder, Totals
 from examples.minilm.model import ModelMissing, load_weights, model_folder
 from examples.minilm.search import Search
 from examples.minilm.tokens import UnusableText, WordPieces, read_lines
-from pto_wsp.errors import PtoError
 
 HERE = Path(__file__).parent
 SENTENCES = HERE / "sentences.txt"
@@ -37,23 +36,7 @@ WIDTH = 84
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     options = parse(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        status = run(options)
-        sys.stdout.flush()
-        return status
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        # The reader of the output closed it; the flush when the interpreter exits must not complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except (OSError, UnusableText, ModelMissing, PtoError) as error:
-        print(f"error: {describe(error)}", file=sys.stderr)
-        return 1
+    return status_of(lambda: run(options), UnusableText, ModelMissing)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -198,13 +181,6 @@ def require_writable(path: Path) -> None:
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise PermissionError(errno.EACCES, "may not be written", str(path))
-
-
-def describe(error: Exception) -> str:
-    """Return an error as one line, without the number that operating systems give it."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 def printable(text: str) -> str:

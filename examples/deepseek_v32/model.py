@@ -175,10 +175,11 @@ class Graphs:
         self.weights = weights
         made = graphs(config, dtype, is_quantised)
         mla, index, indexer, attention = (graph(made[name].compile(target=target), name) for name in made)
-        mla.provides("Qr", after="compress").provides("Latent", after=f"append_{is_quantised}")
+        flag = "_quantised" if is_quantised else ""
+        mla.provides("Qr", after="compress").provides("Latent", after=f"append{flag}")
         mla.provides("Q", after=[f"query_{rows}" for rows in (FEW, ROWS)])
-        index.requires("Qr", from_=mla).provides("IndexK", after=f"append_index_{is_quantised}")
-        index.provides("IndexQ", after=[f"index_query_{rows}_{is_quantised}" for rows in (FEW, ROWS)])
+        index.requires("Qr", from_=mla).provides("IndexK", after=f"append_index{flag}")
+        index.provides("IndexQ", after=[f"index_query_{rows}{flag}" for rows in (FEW, ROWS)])
         indexer.requires("IndexQ", from_=index).requires("IndexK", from_=index)
         indexer.provides("TopK", after=["select_all", "select_8k", "select_64k"])
         attention.requires("Q", from_=mla).requires("Latent", from_=mla).requires("TopK", from_=indexer)

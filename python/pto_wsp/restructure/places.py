@@ -90,27 +90,24 @@ def _tasks(body: Iterable[w.Node], around: tuple[w.Node, ...]) -> Iterator[tuple
 
 def mentions(node: w.Node, loop: w.Loop) -> bool:
     """Return whether an expression of a node itself depends on the iteration of a loop."""
-    for part in (part for expr in w.node_expressions(node) for part in walk(expr)):
-        match part:
-            case Var(name=name) | LoopStart(loop=name) | LoopExtent(loop=name) if name == loop.var:
-                return True
-            case _:
-                pass
-    return False
+    parts = (part for expr in w.node_expressions(node) for part in walk(expr))
+    return any(
+        (isinstance(part, Var) and part.name == loop.var)
+        or (isinstance(part, (LoopStart, LoopExtent)) and part.loop == loop.var)
+        for part in parts
+    )
 
 
 def require_free_order(module: Module, body: tuple[w.Node, ...], request: Request) -> None:
     """Raise CannotRestructure if the order of the tasks in `body` decides more than what they write."""
     for node in w.walk_nodes(body):
-        match node:
-            case w.Set():
-                raise request.refused("the loops assign a variable", ("here", node.loc))
-            case w.Refuse():
-                raise request.refused("the loops contain a check that can end the run", ("here", node.loc))
-            case w.Task(after=after, label=label) if after or label:
-                raise request.refused("the loops contain explicit edges", ("here", node.loc))
-            case _:
-                pass
+        here = "here", node.loc
+        if isinstance(node, w.Set):
+            raise request.refused("the loops assign a variable", here)
+        if isinstance(node, w.Refuse):
+            raise request.refused("the loops contain a check that can end the run", here)
+        if isinstance(node, w.Task) and (node.after or node.label):
+            raise request.refused("the loops contain explicit edges", here)
     decides = sorted(with_body(module, body).written & w.deciding_tensors(body))
     if decides:
         raise request.refused(f"tasks of the loops write `{decides[0]}`, which decides what the loops do")

@@ -134,26 +134,20 @@ class _Rows:
     def _statement(self, stmt: k.Stmt) -> None:
         for expr in k.statement_expressions(stmt):
             self._expression(expr, stmt.loc)
-        match stmt:
-            case k.Load(tile=tile, region=region) | k.Store(tile=tile, region=region):
-                self._move(tile, region, stmt)
-            case k.Instr():
-                self._instruction(stmt)
-            case k.Print():
-                for tile in stmt.tiles:
-                    self._needs_all(tile, "the kernel prints it", stmt.loc)
-            case _:
-                pass
+        if isinstance(stmt, (k.Load, k.Store)):
+            self._move(stmt.tile, stmt.region, stmt)
+        elif isinstance(stmt, k.Instr):
+            self._instruction(stmt)
+        elif isinstance(stmt, k.Print):
+            for tile in stmt.tiles:
+                self._needs_all(tile, "the kernel prints it", stmt.loc)
 
     def _expression(self, expr: Expr, loc: Location | None) -> None:
         for part in walk(expr):
-            match part:
-                case TileElement(name=name) | Element(name=name):
-                    self._needs_all(name, "the kernel reads an element of it as a number", loc)
-                case Extent(name=name, dim=0):
-                    self._needs_all(name, "the kernel asks for its number of rows", loc)
-                case _:
-                    pass
+            if isinstance(part, (TileElement, Element)):
+                self._needs_all(part.name, "the kernel reads an element of it as a number", loc)
+            elif isinstance(part, Extent) and part.dim == 0:
+                self._needs_all(part.name, "the kernel asks for its number of rows", loc)
 
     def _move(self, tile: str, region: Region, stmt: k.Load | k.Store) -> None:
         is_of_rows = isinstance(region.dims[0], Full) and stmt.rows is None and len(region.kept) == 2

@@ -31,7 +31,7 @@ from pto_wsp import (
     pto,
     workload,
 )
-from pto_wsp.errors import PtoError, WrongValue
+from pto_wsp.errors import PtoError, UnsupportedByTarget, WrongValue
 from pto_wsp.ir.module import Module
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.lower.lower_workload_to_bytecode import lower_workload_to_bytecode
@@ -179,6 +179,10 @@ def test_only_the_cpu_compiles_walks() -> None:
 @pytest.mark.parametrize("name", mostly_slow(dict(cases()), quick=3))
 def test_examples(name: str) -> None:
     run: Run = dict(cases())[name]()
+    if run.module.entry_workload.processes:
+        with pytest.raises(UnsupportedByTarget, match="of a network"):
+            both(run.module)
+        return
     bytecode, source = both(run.module)
     for workers in (1, 2):
         found = outcome(source, run.arguments, workers=workers)

@@ -123,6 +123,6 @@ def test_a_run_inside_a_run() -> None:
 
 
 def test_names_that_do_not_exist_are_no_attributes() -> None:
-    assert not hasattr(P, "x") and not hasattr(P, "pipe") and not hasattr(pto, "x")
+    assert not hasattr(P, "x") and not hasattr(pto, "x")
     with pytest.raises(PtoError, match=r"`P.tile`"):
         _ = P.tile

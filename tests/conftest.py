@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -41,15 +42,23 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def no_processes() -> Iterator[None]:
     """Skip a test of the quick tier at the place where it starts a process: the compiler, or a program."""
+    from pto_wsp.targets.cpu.target import CpuTarget  # here: it loads numpy
 
-    def skip(command: object, *_: object, **__: object) -> NoReturn:
+    build = CpuTarget.build
+
+    def skip(*_: object, **__: object) -> NoReturn:
         pytest.skip("the quick tier starts no process")
+
+    def skip_build(target: CpuTarget, *args: Any) -> Any:
+        """Skip before a library is written that the compiler would read; only the thread of the test can."""
+        if threading.current_thread() is threading.main_thread():
+            skip()
+        return build(target, *args)
 
     with pytest.MonkeyPatch.context() as patch:
         if RUNS_QUICK:
             patch.setattr(subprocess, "Popen", skip)
-            # Before it writes what the compiler would read.
-            patch.setattr("pto_wsp.targets.cpu.target.CpuTarget.build", skip)
+            patch.setattr(CpuTarget, "build", skip_build)
         yield
 
 

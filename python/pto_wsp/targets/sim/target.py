@@ -17,6 +17,7 @@ from pto_wsp.targets.cpu.target import CpuTarget
 
 _REFUSED = {
     ("pools", "by_exec_unit"): "a device has cores of its own for each unit",
+    ("deps", "symbolic"): "simulated dispatchers order tasks by hazard maps",
     ("window", "abort"): "a simulated dispatcher waits until its window has room",
     ("window", "benchmark"): "it measures the dispatch of this machine: `values=False` calls no kernel",
 }

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pto_wsp import Program
-from tests.cuda.emulated_program import EmulatedProgram
+from tests.cuda.launched import launched
 
 EXAMPLES = ("decode_loop", "ragged_attention")
 LONGER = ("batched_lora", "gated_linear_attention", "quantised_linear", "tree_attention", "windowed_alibi")
@@ -19,6 +19,7 @@ LONGER = ("batched_lora", "gated_linear_attention", "quantised_linear", "tree_at
 @pytest.mark.parametrize(
     "name", [*EXAMPLES, *(pytest.param(name, marks=pytest.mark.slow) for name in LONGER)]
 )
+@pytest.mark.usefixtures("gpu")
 def test_example(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeat the first call of each program of an example, and compare every array."""
     calls: list[tuple[Program, dict[str, object], dict[str, object]]] = []
@@ -37,7 +38,7 @@ def test_example(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     importlib.import_module(module)
     assert calls
     for program, before, after in calls:
-        assert EmulatedProgram(program.module)(3, before) is None
+        launched(program.module)(workers=3, **before)
         for key, wanted in after.items():
             if isinstance(wanted, np.ndarray):
                 found = before[key]

@@ -1,22 +1,25 @@
-"""nvcc compiles what the target `cuda` emits. Skipped where there is no nvcc."""
+"""nvcc and NVRTC compile what the target `cuda` emits. Skipped where they are not installed."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from pto_wsp.errors import CompilerFailed
+from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.targets import registry
 from pto_wsp.targets.c_style.spelling import function_name
 from pto_wsp.targets.cpu.toolchain import include_directory
+from pto_wsp.targets.cuda import toolchain
 from pto_wsp.targets.cuda.emit import DeviceCode, emit_device_code
 from tests.cuda import test_programs as programs
 from tests.cuda import test_rows as rows
 
-NVCC = shutil.which("nvcc", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
+NVCC = next(toolchain.nvcc_paths(), None)
+NVRTC = next(toolchain.nvrtc_libraries(), None)
 
 
 def with_entry(code: DeviceCode, names: list[str]) -> str:
@@ -27,8 +30,9 @@ def with_entry(code: DeviceCode, names: list[str]) -> str:
 
 
 needs_nvcc = pytest.mark.skipif(
-    NVCC is None, reason="there is no nvcc: install `nvidia-cuda-nvcc` or the CUDA toolkit"
+    NVCC is None, reason="there is no nvcc: install the extra `cuda` or the CUDA toolkit"
 )
+needs_nvrtc = pytest.mark.skipif(NVRTC is None, reason="there is no NVRTC: install `nvidia-cuda-nvrtc`")
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_100")
 
 
@@ -65,3 +69,35 @@ def test_rows_compile(architecture: str, tmp_path: Path) -> None:
     compiled(source, architecture, "-ptx")
     text = source.with_suffix(".out").read_text()
     assert "cp.async" in text and "bar" in text and "fma.rn.f32" in text
+
+
+@needs_nvcc
+def test_a_toolkit_is_found(cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nvcc is preferred. The folder that CUDA_HOME names is looked at first, and may have none."""
+    assert isinstance(toolchain.find_cuda_compiler(cache), toolchain.Nvcc)
+    assert NVCC is not None
+    for home in (Path(NVCC).parents[1], Path("/no-such-folder")):
+        monkeypatch.setenv("CUDA_HOME", os.fspath(home))
+        assert "NVIDIA" in toolchain.find_cuda_compiler(cache).identity
+
+
+@needs_nvrtc
+def test_nvrtc_compiles_programs(cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVRTC is used where there is no nvcc; it needs neither a host compiler nor headers of the system."""
+    monkeypatch.setattr(toolchain, "nvcc_paths", lambda: iter(()))
+    monkeypatch.setenv("PATH", "")
+    text = registry.get("cuda").emit(programs.decode.compile("interp").module).files["program.cu"]
+    cubin, was_built = toolchain.build_cubin(text, "sm_90", cache)
+    assert was_built and cubin.startswith(b"\x7fELF") and b"pto_wsp_program" in cubin
+    assert toolchain.build_cubin(text, "sm_90", cache) == (cubin, False)
+    with pytest.raises(CompilerFailed, match="no_such_name"):
+        toolchain.build_cubin(f"{text}\nint x = no_such_name;\n", "sm_90", cache)
+
+
+@pytest.mark.slow
+@needs_nvrtc
+def test_nvrtc_compiles_rows(cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "nvcc_paths", lambda: iter(()))
+    kernels = [rows.make(name) for name in list(rows.CASES)[::7]]
+    text = with_entry(emit_device_code(kernels), [function_name(kernel) for kernel in kernels])
+    assert toolchain.build_cubin(text, "sm_80", cache)[1]

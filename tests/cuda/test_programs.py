@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, note
 
 from examples.cookbook import mixture_of_experts as mixture
@@ -14,6 +16,7 @@ from pto_wsp import (
     In,
     Out,
     P,
+    Program,
     Ragged,
     Scalar,
     Tensor,
@@ -26,7 +29,7 @@ from pto_wsp import (
     pto,
     workload,
 )
-from pto_wsp.errors import RunError
+from pto_wsp.errors import KernelFailed, RegionOutside, RunError, Stuck
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_workload
@@ -35,12 +38,16 @@ from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.outcome import RunRequest
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.support.record import replace
+from pto_wsp.targets import registry
+from pto_wsp.targets.cuda import launch
 from tests.cuda.emulated import EmulatedCuda
-from tests.cuda.emulated_program import CAUSES, EmulatedProgram
+from tests.cuda.launched import launched
 from tests.generators import dynamic_workloads, workloads
 from tests.generators.drawing import tries
 
 BLOCKS = (1, 2, 3, 5)
+
+pytestmark = pytest.mark.usefixtures("gpu")
 
 
 @kernel
@@ -92,7 +99,7 @@ def decode(
 
 
 def test_a_chain_of_loops() -> None:
-    program = EmulatedProgram(chain.compile("interp").module)
+    program = chain.compile("cuda")
     rng = np.random.default_rng(1)
     x = rng.standard_normal((7, 4, 32)).astype(np.float32)
     z = x + x * 2
@@ -100,13 +107,13 @@ def test_a_chain_of_loops() -> None:
         z[0] = z[0] + z[i]
     for blocks in BLOCKS:
         found = {"X": x.copy(), "Y": np.empty_like(x), "Z": np.empty_like(x)}
-        assert program(blocks, found) is None
+        program(workers=blocks, **found)
         np.testing.assert_array_equal(found["Z"], z)
-        assert sum(program.completed) == 7 + 7 + 3
+        assert program.stats is not None and program.stats.tasks == 7 + 7 + 3
 
 
 def test_ragged_decode() -> None:
-    program = EmulatedProgram(decode.compile("interp").module)
+    program = decode.compile("cuda")
     rng = np.random.default_rng(2)
     lengths = [5, 33, 0, 16]
     q = rng.standard_normal((4, 2, 4, 32)).astype(np.float32)
@@ -114,7 +121,7 @@ def test_ragged_decode() -> None:
     results = []
     for blocks in BLOCKS:
         o = np.zeros_like(q)
-        assert program(blocks, {"kv": Ragged.lengths(lengths), "Q": q, "K": k, "V": v, "Y": o}) is None
+        program(workers=blocks, kv=Ragged.lengths(lengths), Q=q, K=k, V=v, Y=o)
         results.append(o)
     for other in results[1:]:
         np.testing.assert_array_equal(results[0], other)
@@ -134,10 +141,19 @@ def without_workspaces(module: Module) -> Module:
     return replace(module, workloads=(replace(entry, body=tuple(change(entry.body))),))
 
 
+def failure_of(program: Program, **values: Any) -> RunError | None:
+    """Run a program; return why it failed, if it did."""
+    try:
+        program(**values)
+    except RunError as error:
+        return error
+    return None
+
+
 def run_both(module: Module, arrays: Callable[[], dict[str, np.ndarray]], sizes: dict[str, int]) -> None:
     """Compare a program with the engine's walk of the same kernels on one worker."""
     engine = EngineRunner(Prepared(verify(module), EmulatedCuda()), EmulatedCuda())
-    program = EmulatedProgram(module)
+    program = launched(module)
     wanted, error = arrays(), None
     try:
         engine.run(RunRequest([*wanted.values()], list(sizes.values()), 1))
@@ -145,8 +161,8 @@ def run_both(module: Module, arrays: Callable[[], dict[str, np.ndarray]], sizes:
         error = failed
     for blocks in BLOCKS:
         found = arrays()
-        failure = program(blocks, {**found, **sizes})
-        assert (failure is None) == (error is None), (error, failure and CAUSES[failure.cause])
+        failure = failure_of(program, workers=blocks, **found, **sizes)
+        assert type(failure) is type(error), (error, failure)
         for name in wanted:
             np.testing.assert_array_equal(found[name], wanted[name], err_msg=f"{name}, {blocks} blocks")
 
@@ -167,8 +183,8 @@ def test_random_workloads_in_which_data_decides(sample: dynamic_workloads.Sample
 
 def test_waits_are_numbers_of_tasks() -> None:
     """A loop waits for the iterations that it reads, not for the whole loop before it."""
-    program = EmulatedProgram(chain.compile("interp").module)
-    assert "before_iteration(begin_0, per_0, s_i_1 + 1, last_0)" in program.code.walk.text
+    text = registry.get("cuda").emit(chain.compile("interp").module).files["program.cu"]
+    assert "before_iteration(begin_0, per_0, s_i_1 + 1, last_0)" in text
 
 
 def test_missing_waits_change_results() -> None:
@@ -176,12 +192,12 @@ def test_missing_waits_change_results() -> None:
     changes = {
         "if (!run.wait(": "if (block() > 0) for (int k = 0; k < 3000; ++k) pause();\n if (false && !run.wait("
     }
-    program, right = (EmulatedProgram(chain.compile("interp").module, change=c) for c in (changes, {}))
+    program, right = (launched(chain.compile("interp").module, c) for c in (changes, {}))
     x = np.random.default_rng(1).standard_normal((7, 4, 32)).astype(np.float32)
 
-    def result(each: EmulatedProgram) -> np.ndarray:
+    def result(each: Program) -> np.ndarray:
         found = {"X": x.copy(), "Y": np.zeros_like(x), "Z": np.zeros_like(x)}
-        assert each(3, found) is None
+        each(workers=3, **found)
         return found["Z"]
 
     wanted = result(right)
@@ -206,42 +222,45 @@ def outside(X: Tensor[f32, "n", 4, 32], Y: Tensor[f32, "m", 4, 32]):
 
 
 def test_regions_are_checked_before_any_task_runs() -> None:
-    program = EmulatedProgram(outside.compile("interp").module)
+    program = outside.compile("cuda")
     x, y = np.ones((9, 4, 32), np.float32), np.zeros((7, 4, 32), np.float32)
-    failure = program(2, {"X": x, "Y": y})
-    assert failure is not None and CAUSES[failure.cause] == "region"
-    assert failure.task == 7 and not y.any() and sum(program.completed) == 0
+    with pytest.raises(RegionOutside) as caught:
+        program(workers=2, X=x, Y=y)
+    with pytest.raises(RegionOutside) as wanted:
+        outside.compile("interp")(X=x, Y=y)
+    assert str(caught.value) == str(wanted.value) and not y.any()
 
 
-def test_a_stalled_run_names_its_task() -> None:
+def test_a_stalled_run_names_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """A counter that never advances: the watchdog ends the run and says what is waited for."""
+    monkeypatch.setattr(launch, "MAX_POLLS", 20000)
     changes = {"run.complete();": "if (run.next() != 3) run.complete();"}
-    program = EmulatedProgram(chain.compile("interp").module, change=changes)
+    program = launched(chain.compile("interp").module, changes)
     x = np.ones((7, 4, 32), np.float32)
-    failure = program(2, {"X": x, "Y": x.copy(), "Z": x.copy()}, max_polls=20000)
-    assert failure is not None and CAUSES[failure.cause] == "stuck"
-    assert failure.awaited > 2
+    with pytest.raises(Stuck, match=r"waits for a task before \d+ --> .*test_programs.py"):
+        program(workers=2, X=x, Y=x.copy(), Z=x.copy())
 
 
 def test_the_first_failed_check_counts() -> None:
-    program = EmulatedProgram(checked.compile("interp").module)
-    x = np.ones((9, 4, 32), np.float32)
+    program, x = checked.compile("cuda"), np.ones((9, 4, 32), np.float32)
+    first = np.array([0, 0, 0, 0, 0, 1, 0, -1, 0], np.int32)
+    with pytest.raises(KernelFailed) as wanted:
+        checked.compile("interp")(X=x, Y=x.copy(), L=first)
     for blocks in BLOCKS:
         y = np.zeros_like(x)
-        first = np.array([0, 0, 0, 0, 0, 1, 0, -1, 0], np.int32)
-        failure = program(blocks, {"X": x, "Y": y, "L": first})
-        assert failure is not None and CAUSES[failure.cause] == "check"
-        assert failure.task == 5 and failure.code == 1
+        with pytest.raises(KernelFailed, match="in task 5 in iteration i = 5") as caught:
+            program(workers=blocks, X=x, Y=y, L=first)
+        assert str(caught.value) == str(wanted.value)
         assert y[:5].all() and not y[5].any()
 
 
 def test_experts_that_the_run_chooses() -> None:
     """A task sorts tokens by expert; loops and lists of rows follow from its result."""
-    program = EmulatedProgram(mixture.moe.compile("interp").module)
+    program = mixture.moe.compile("cuda")
     for blocks in BLOCKS:
         expert, y = np.empty_like(mixture.expert), np.zeros_like(mixture.y)
         values = {"X": mixture.x, "Router": mixture.router, "W": mixture.w, "Expert": expert, "Y": y}
-        assert program(blocks, values) is None
+        program(workers=blocks, **values)
         np.testing.assert_array_equal(expert, mixture.expert)
         np.testing.assert_allclose(y, mixture.y, atol=1e-4)
 
@@ -254,8 +273,6 @@ def test_a_key_that_is_no_group_fails() -> None:
             for t in P(groups[g].extent):
                 scale[g, t](a=X[g], y=Y[g], by=2.0)
 
-    program = EmulatedProgram(grouped.compile("interp").module)
-    x = np.ones((5, 4, 32), np.float32)
-    failure = program(2, {"K": np.array([0, 1, 7, 2, 9], np.int32), "X": x, "Y": np.zeros_like(x)})
-    assert failure is not None and CAUSES[failure.cause] == "check" and failure.code == 2
-    assert list(program.monitors[0].values[:3]) == [2, 7, 3]
+    x, keys = np.ones((5, 4, 32), np.float32), np.array([0, 1, 7, 2, 9], np.int32)
+    with pytest.raises(KernelFailed, match=r"element 2 is 7, outside \[0, 3\)"):
+        grouped.compile("cuda")(workers=2, K=keys, X=x, Y=np.zeros_like(x))

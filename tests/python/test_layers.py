@@ -57,6 +57,8 @@ DEFERRED = {
     ("runtime.trace", "advice.case"),
     ("runtime.trace", "advice.registry"),
     ("runtime.runners", "runtime.simulated"),
+    ("runtime.runners", "runtime.launched"),
+    ("runtime.launched", "runtime.explain_launch"),
     ("runtime.engine", "lower.lower_workload_to_source"),
     ("runtime.engine", "runtime.explain"),
     ("runtime.run_options", "runtime.explain"),

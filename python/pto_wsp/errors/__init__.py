@@ -49,6 +49,7 @@ from pto_wsp.errors.device import (
     UnknownDevice,
 )
 from pto_wsp.errors.foreign import BadMask, BadReturn, NoGradient
+from pto_wsp.errors.gpu import GpuFault, NoCudaCompiler, NoGpu
 from pto_wsp.errors.modules import (
     BadKey,
     InvalidIR,
@@ -214,6 +215,7 @@ __all__ = [
     "EdgesMissing",
     "EngineFault",
     "FrontendError",
+    "GpuFault",
     "InstancesConflict",
     "InvalidIR",
     "InvalidPlanParams",
@@ -228,7 +230,9 @@ __all__ = [
     "NestedRun",
     "NoCompiler",
     "NoCost",
+    "NoCudaCompiler",
     "NoDispatcher",
+    "NoGpu",
     "NoGradient",
     "NoMeaning",
     "NoReference",

@@ -38,7 +38,7 @@ from pto_wsp.types.layout import MemLayout
 
 Arrays = dict[str, np.ndarray]
 
-RUN_OPTIONS = ("workers", "trace", "check", "progress", "time_limit")
+RUN_OPTIONS = ("workers", "trace", "check", "progress", "time_limit", "stream")
 """Arguments of a run that are not parameters of its workload."""
 
 MAP_NORESERVE = 0x4000 if sys.platform == "linux" else 0
@@ -114,8 +114,12 @@ class Binder:
         """The numbers that parameters have unless a call gives others."""
         return {n: v for n, v in self._defaults.items() if isinstance(v, (int, float))}
 
-    def bind(self, values: Mapping[str, Any]) -> Bound:
+    def bind(self, values: Mapping[str, Any], stream: int | None = None) -> Bound:
         """Return the values of a run; allocates the tensors that a call does not give.
+
+        Args:
+            values: by parameter.
+            stream: of a GPU, in which the arrays are used; None where a program runs on the CPU.
 
         Raises:
             UnboundTensor, UnknownParameter, WrongValue, WrongRank, WrongShape, UnusableArray: they do not
@@ -142,7 +146,7 @@ class Binder:
         for name, is_packed in self._given:
             array = given.get(name)
             is_plain = type(array) is np.ndarray and not is_packed
-            arrays[name] = array if is_plain else self._array(name, array)
+            arrays[name] = array if is_plain else self._array(name, array, stream)
         for tensor in self._distinct:
             _require_distinct(tensor, arrays[tensor.name])
         if not self._derived and not self._locals:
@@ -197,7 +201,7 @@ class Binder:
 
     # --- tensors ---
 
-    def _array(self, name: str, value: Any) -> np.ndarray:
+    def _array(self, name: str, value: Any, stream: int | None) -> np.ndarray:
         if value is None:
             raise UnboundTensor(kind="tensor", name=name, advice=f"call the program with {name}=array")
         param = self.params.get(name)
@@ -205,7 +209,7 @@ class Binder:
             return self._without_memory(param, value)
         if type(value) is not np.ndarray:
             dtype = param.type.dtype if isinstance(param, w.TensorParam) else None
-            value = as_numpy(name, value, None if param is None else param.loc, dtype)
+            value = as_numpy(name, value, None if param is None else param.loc, dtype, stream)
         if isinstance(param, w.TensorParam) and param.columns is not None:
             _require_packed(param, value)
         return value

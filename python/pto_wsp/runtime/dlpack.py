@@ -8,17 +8,26 @@ Source: dlpack.h, versions 0 and 1.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from pto_wsp.errors import UnusableArray, WrongDType, WrongValue
 from pto_wsp.location import Location, argument_location
+from pto_wsp.runtime.gpu_arrays import ForeignMemory, interface_array, on_gpu
 from pto_wsp.support.arrays import is_masked
+from pto_wsp.targets.cuda.driver import find_gpu, gpu_of_address
 from pto_wsp.types.dtype import DTYPES, DType
 
 CPU_DEVICES = {1: "CPU", 3: "CUDA host memory", 11: "ROCm host memory"}
 """Kinds of devices whose memory the CPU works on."""
+
+GPU_DEVICES = (2, 13)
+"""Kinds of devices whose memory a GPU of NVIDIA works on: its own, and memory that it shares."""
+
+LEGACY_STREAM = 1
+"""What DLPack calls the default stream, which is 0 elsewhere."""
 
 READ_ONLY = 1
 """Flag of a versioned capsule."""
@@ -64,18 +73,13 @@ _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
 
 
-class _Memory:
-    """Memory of another library as numpy's array interface; holds the capsule, which holds the memory.
-
-    The capsule is not marked as used, so that its own destructor gives the memory back.
-    """
-
-    def __init__(self, capsule: object, interface: dict[str, Any]) -> None:
-        self.capsule = capsule
-        self.__array_interface__ = interface
-
-
-def as_numpy(name: str, value: Any, loc: Location | None = None, dtype: DType | None = None) -> np.ndarray:
+def as_numpy(
+    name: str,
+    value: Any,
+    loc: Location | None = None,
+    dtype: DType | None = None,
+    stream: int | None = None,
+) -> np.ndarray:
     """Return what a user gives as an array: the same memory, whatever its strides and element type.
 
     Args:
@@ -83,6 +87,7 @@ def as_numpy(name: str, value: Any, loc: Location | None = None, dtype: DType | 
         value: an array of numpy, or an object with `__dlpack__`.
         loc: place of the parameter.
         dtype: its element type, for the hint of an error.
+        stream: of a GPU, in which the array is used: it may then lie on the GPU, as a `GpuArray`.
 
     Raises:
         WrongValue: it is not an array.
@@ -97,24 +102,39 @@ def as_numpy(name: str, value: Any, loc: Location | None = None, dtype: DType | 
     if isinstance(value, np.ndarray):
         return value
     if not hasattr(type(value), "__dlpack__"):
+        if stream is not None and hasattr(type(value), "__cuda_array_interface__"):
+            return _by_interface(name, value, loc)
         expected = "a numpy array, or one with `__dlpack__`"
         of_type = "" if dtype is None else f", np.{dtype.to_numpy().name}"
         hint = f"make an array of it first: `np.asarray({name}{of_type})`"
         found, place = type(value).__name__, argument_location(name)
         raise WrongValue(name=name, expected=expected, found=found, loc=place, hint=hint)
-    return _imported(name, value, loc)
+    return _imported(name, value, loc, stream)
 
 
-def _imported(name: str, value: Any, loc: Location | None) -> np.ndarray:
+def _by_interface(name: str, value: Any, loc: Location | None) -> np.ndarray:
+    """Return an array of the CUDA array interface, after the work that its owner has enqueued for it."""
+    array, ready = interface_array(name, value, loc)
+    if not array.size:
+        return array
+    number = gpu_of_address(array.ctypes.data)
+    if ready is not None:
+        with find_gpu(number).current() as driver:
+            driver.call("cuStreamSynchronize", ready)
+    return on_gpu(array, number)
+
+
+def _imported(name: str, value: Any, loc: Location | None, stream: int | None) -> np.ndarray:
     """Return an object with `__dlpack__` as an array of the same memory."""
-    device = _device(name, value, loc)
-    if device not in CPU_DEVICES:
+    device, number = _device(name, value, loc)
+    is_on_gpu = device in GPU_DEVICES
+    if device not in CPU_DEVICES and (not is_on_gpu or stream is None):
         reason = f"it lies on another device (DLPack device type {device})"
         raise UnusableArray(name=name, reason=reason, loc=loc, hint="copy it to the CPU")
     if getattr(value, "is_neg", bool)():  # torch lends the memory of such a view, and does not say so
         reason = "it represents the negative of its memory"
         raise UnusableArray(name=name, reason=reason, loc=loc, hint="pass `tensor.resolve_neg()`")
-    capsule = _capsule(name, value, loc)
+    capsule = _capsule(name, value, loc, {"stream": stream or LEGACY_STREAM} if is_on_gpu else {})
     tensor, is_read_only = _tensor(name, capsule, loc)
     dtype = _dtype(tensor.dtype)
     if dtype is None:
@@ -139,26 +159,29 @@ def _imported(name: str, value: Any, loc: Location | None) -> np.ndarray:
         "data": (tensor.data + tensor.byte_offset, is_read_only),
         "strides": strides,
     }
-    return np.asarray(_Memory(capsule, interface)).view(dtype.to_numpy())
+    # The capsule is not marked as used, so that its own destructor gives the memory back.
+    array = np.asarray(ForeignMemory(capsule, interface)).view(dtype.to_numpy())
+    return on_gpu(array, number) if is_on_gpu else array
 
 
-def _device(name: str, value: Any, loc: Location | None) -> int:
-    """Ask an object for the kind of device that it lies on."""
+def _device(name: str, value: Any, loc: Location | None) -> tuple[int, int]:
+    """Ask an object for the kind of device that it lies on, and for the number of the device."""
     if not hasattr(value, "__dlpack_device__"):
-        return 1
+        return 1, 0
     try:
-        return int(value.__dlpack_device__()[0])
+        kind, number = value.__dlpack_device__()
+        return int(kind), int(number)
     except Exception as error:  # whatever a library says of a device that DLPack does not know
         raise _refused(name, error, loc) from error
 
 
-def _capsule(name: str, value: Any, loc: Location | None) -> object:
+def _capsule(name: str, value: Any, loc: Location | None, options: Mapping[str, int]) -> object:
     """Ask an object for its capsule; owners older than DLPack 1 know no `max_version`."""
     try:
         try:
-            return value.__dlpack__(max_version=(1, 0))
+            return value.__dlpack__(max_version=(1, 0), **options)
         except TypeError:
-            return value.__dlpack__()
+            return value.__dlpack__(**options)
     except Exception as error:  # whatever a library says when it refuses, such as "requires gradient"
         raise _refused(name, error, loc) from error
 

@@ -33,6 +33,7 @@ class RunRequest:
         progress: called with the number of tasks that are complete, or None.
         time_limit_ns: not 0: the run ends so long after it began.
         jitter: seed of random delays before tasks, for tests of the engine; 0 means none.
+        stream: of a GPU, as a number: the run is ordered in it. None where a program runs on the CPU.
     """
 
     arrays: Sequence[np.ndarray]
@@ -43,6 +44,7 @@ class RunRequest:
     progress: Callable[[int], object] | None = None
     time_limit_ns: int = 0
     jitter: int = 0
+    stream: int | None = None
 
 
 class Figures(Protocol):

@@ -38,7 +38,13 @@ from pto_wsp.runtime.one_task import Chosen, OneTask, choose, compare_values, ru
 from pto_wsp.runtime.outcome import Figures, Runner, RunRequest, SimulatedFigures
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.runtime.run import Run
-from pto_wsp.runtime.run_options import require_outermost, time_limit_ns, trace_level, worker_count
+from pto_wsp.runtime.run_options import (
+    require_outermost,
+    stream_number,
+    time_limit_ns,
+    trace_level,
+    worker_count,
+)
 from pto_wsp.runtime.runners import make_runner
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.task_graph import TaskGraph
@@ -154,6 +160,7 @@ class Program:
         check: str | None = None,
         progress: Callable[[int], object] | None = None,
         time_limit: float | None = None,
+        stream: object = None,
         **values: Any,
     ) -> None:
         """Bind, check and run; return when every task is done.
@@ -179,6 +186,8 @@ class Program:
                 it stops the run and is raised. The target `interp` calls it at the end only.
             time_limit: seconds that the run may take. After that no task begins, and kernels end at their
                 next iteration of a loop; C++ kernels are not stopped.
+            stream: of torch or CuPy, or its number: a run of the target `cuda` is ordered in it, after the
+                work that it has. By default the default stream. `workers` are then blocks.
             values: an array per tensor, `Ragged.lengths(...)` and the like per axis with rows, a number per
                 scalar and per size that no array decides.
 
@@ -199,7 +208,7 @@ class Program:
             NoReference: `check="values"`, and a kernel in C++ has no reference.
         """
         bound, request, scheduled = self._request(
-            unnamed, workers, trace, check, progress, time_limit, values
+            unnamed, workers, trace, check, progress, time_limit, stream, values
         )
         compiles, compile_ms = self._unreported
         if check == "values":
@@ -220,6 +229,7 @@ class Program:
         check: str | None = None,
         progress: Callable[[int], object] | None = None,
         time_limit: float | None = None,
+        stream: object = None,
         **values: Any,
     ) -> Run:
         """Bind, check and begin a run; threads of the pool work on it, whether or not a thread waits.
@@ -234,6 +244,8 @@ class Program:
             check: as `run` takes it, other than `"values"`.
             progress: as `run` takes it. Any thread may call it, and at the end the one that waits.
             time_limit: as `run` takes it; `wait` raises `TimeLimitReached`.
+            stream: as `run` takes it. If it records a graph, the run is part of the graph; keep the run as
+                long as the graph.
             values: those of `run`. The run holds them until it is done.
 
         Returns:
@@ -246,7 +258,7 @@ class Program:
         if check == "values":
             raise WrongValue(name="check", expected='None or "hazards" in `submit`', found=repr(check))
         bound, request, scheduled = self._request(
-            unnamed, workers, trace, check, progress, time_limit, values
+            unnamed, workers, trace, check, progress, time_limit, stream, values
         )
         return self._submit(bound, request, scheduled)
 
@@ -267,7 +279,7 @@ class Program:
         Raises:
             PtoError: as `run` raises where values do not fit.
         """
-        parts = self._request((), workers, None, None, None, None, values)
+        parts = self._request((), workers, None, None, None, None, None, values)
         written, tensors = self.module.written, self._runner.workload.tensors
         pairs = zip(tensors, parts[0].arrays, strict=True)
         accesses = [access_of(t.name, a, t.name in written) for t, a in pairs if not t.is_local]
@@ -281,6 +293,7 @@ class Program:
         check: str | None,
         progress: Callable[[int], object] | None,
         time_limit: float | None,
+        stream: object,
         values: Mapping[str, Any],
     ) -> tuple[Bound, RunRequest, ScheduledProgram]:
         """Return the bound values of a call, what its runner is given, and what runs it."""
@@ -291,7 +304,8 @@ class Program:
         if check not in (None, "hazards", "values"):
             raise WrongValue(name="check", expected='None, "hazards" or "values"', found=repr(check))
         self._captured.check()
-        bound = self._binder.bind(values)
+        number = stream_number(stream, self._target, has_streams=self._prepared.target.takes_gpu_arrays)
+        bound = self._binder.bind(values, number)
         scheduled = self._schedules.choose(lambda: RunSizes(*self._binder.sizes_of(bound)))
         self._schedules.current = scheduled
         level = scheduled.level if trace is None else trace_level(trace)
@@ -304,6 +318,7 @@ class Program:
         limit_ns = time_limit_ns(time_limit)
         has_check = check is not None
         request = RunRequest(bound.arrays, bound.scalars, count, level, has_check, progress, limit_ns)
+        request.stream = number
         return bound, request, scheduled
 
     def _require_network_run(self, bound: Bound, check: str | None, level: int) -> None:

@@ -51,3 +51,30 @@ def time_limit_ns(time_limit: float | None) -> int:
 def worker_count(workers: int | None) -> int:
     """Return a number of threads, or 0 for all cores."""
     return 0 if workers is None else integer("workers", workers, 1, 1024)
+
+
+def stream_number(stream: object, target: str, *, has_streams: bool) -> int | None:
+    """Return a stream of a GPU as a number; None where a program runs on the CPU.
+
+    Args:
+        stream: a stream of torch or CuPy, its number, or None for the default stream.
+        target: name of the target, for errors.
+        has_streams: whether programs of the target run on a GPU.
+
+    Raises:
+        WrongValue: it is not a stream, or the target has none.
+    """
+    if not has_streams:
+        if stream is not None:
+            expected, found = 'None, or `target="cuda"`', f'a stream with `target="{target}"`'
+            raise WrongValue(name="stream", expected=expected, found=found, loc=caller_location())
+        return None
+    found = stream
+    for name in ("cuda_stream", "ptr"):
+        found = getattr(found, name, found)
+    if found is None:
+        return 0
+    if isinstance(found, (bool, np.bool_)) or not isinstance(found, (int, np.integer)) or found < 0:
+        expected = "a stream of torch or CuPy, the number of one, or None"
+        raise WrongValue(name="stream", expected=expected, found=repr(stream), loc=caller_location())
+    return int(found)

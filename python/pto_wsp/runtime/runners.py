@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NoReturn, Self
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -50,6 +50,11 @@ class _Runnable:
 
         self._prepared.target.check(self._prepared.module)
         return SimulatedRunner(EngineRunner(self._prepared, builder), device, has_values)
+
+    def launched(self, emit: Callable[[Module], Any]) -> Runner:
+        from pto_wsp.runtime.launched import LaunchedRunner
+
+        return LaunchedRunner(self._prepared, emit)
 
     def refused(self) -> Runner:
         self._prepared.target.check(self._prepared.module)

@@ -6,7 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from pto_wsp.device.model import Device
 from pto_wsp.errors import UnsupportedByTarget
@@ -171,6 +171,14 @@ class Runnable(Protocol[R]):
         """
         ...
 
+    def launched(self, emit: Callable[[Module], Any]) -> R:
+        """Return a runner that launches a program on a GPU.
+
+        Args:
+            emit: returns the `ProgramCode` of targets/cuda of a prepared module.
+        """
+        ...
+
     def refused(self) -> R:
         """Return a runner that refuses every run by name."""
         ...
@@ -203,12 +211,14 @@ class Target(ABC):
         name: as in `compile(target=...)`.
         evaluates_floats: whether a workload's float arithmetic is evaluated during a run. Otherwise a pass
             computes it before the run.
+        takes_gpu_arrays: whether arrays may lie in memory of a GPU.
         runs_networks: whether it runs networks of processes.
         spaces: memories that it places tiles and tensors in where a program asks for them.
     """
 
     name: ClassVar[str]
     evaluates_floats: ClassVar[bool] = False
+    takes_gpu_arrays: ClassVar[bool] = False
     runs_networks: ClassVar[bool] = False
     spaces: ClassVar[frozenset[Space]] = frozenset()
 

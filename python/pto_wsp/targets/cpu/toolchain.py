@@ -94,7 +94,7 @@ def find_compiler(cache: LibraryCache) -> Compiler:
     tried = []
     for name, command in _candidates():
         tried.append(name)
-        identity = _identity(command, cache) if command else None
+        identity = version_of(command, cache) if command else None
         if identity is not None:
             return Compiler(command, identity)
     raise NoCompiler(tried=", ".join(tried))
@@ -114,7 +114,7 @@ def _candidates() -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def _words(wanted: str) -> tuple[str, ...]:
     """Return the words of `CXX`: one path, or a command as a shell reads it; none where it cannot."""
-    if _which(wanted):
+    if which(wanted):
         return (wanted,)
     try:
         return tuple(shlex.split(wanted))
@@ -129,11 +129,11 @@ def _for_any_cpu(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _located(words: tuple[str, ...]) -> tuple[str, ...]:
-    path = _which(words[0]) if words else None
+    path = which(words[0]) if words else None
     return (path, *words[1:]) if path else ()
 
 
-def _which(name: str) -> str | None:
+def which(name: str) -> str | None:
     """Return the path of a program, as a shell finds it."""
     folders = [""] if os.sep in name else os.environ.get("PATH", os.defpath).split(os.pathsep)
     for folder in folders:
@@ -143,7 +143,7 @@ def _which(name: str) -> str | None:
     return None
 
 
-def _identity(command: tuple[str, ...], cache: LibraryCache) -> str | None:
+def version_of(command: tuple[str, ...], cache: LibraryCache) -> str | None:
     """Return the version text of a compiler, or None if it does not run.
 
     Asking costs a process. The answer is kept where the file itself is the compiler (and not a script or a

@@ -15,6 +15,9 @@ from pto_wsp.targets.cuda.kernels import CudaKernel
 from pto_wsp.targets.cuda.memory import SHARED_BYTES
 from pto_wsp.targets.cuda.program import DeviceWalk, emit_walk
 
+ENTRY = "pto_wsp_program"
+"""The kernel that runs a program."""
+
 HEADERS = ("convert", "group", "math", "order", "product", "scalar")
 """Headers of include/pto/wsp/tile/cuda/ that kernels need."""
 

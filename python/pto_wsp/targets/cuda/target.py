@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
-from pto_wsp.targets.base import SourceTree, Target
+from pto_wsp.targets.base import R, Runnable, SourceTree, Target
 from pto_wsp.targets.cpu.check import check_kernel
 from pto_wsp.targets.cpu.tree import headers_of
-from pto_wsp.targets.cuda.emit import emit_device_code, emit_program
+from pto_wsp.targets.cuda.emit import DeviceCode, ProgramCode, emit_device_code, emit_program
 from pto_wsp.targets.cuda.group_by import is_group_by
 from pto_wsp.targets.cuda.readme import kernels_readme, program_readme
 
 
 class CudaTarget(Target):
-    """Programs are emitted for GPUs of compute capability 8.0 or higher."""
+    """Programs for GPUs of compute capability 8.0 or higher."""
 
     name = "cuda"
+    takes_gpu_arrays = True
 
     def check(self, module: Module) -> None:
-        """Raise UnsupportedByTarget for the first thing in the kernels of `module` that is refused."""
-        kernels = [
-            kernel for kernel in module.kernels if kernel.body is not None or kernel.native is not None
-        ]
-        for kernel in kernels:
-            self._check_kernel(kernel)
+        """Raise UnsupportedByTarget for the first thing in `module` that is refused."""
         # Emission is pure, and refuses what it cannot write.
-        code = emit_device_code(kernels)
+        code = self._kernels([k for k in module.kernels if k.body is not None or k.native is not None])
         if module.entry:
             emit_program(module, code, self.name)
+
+    def _kernels(self, kernels: Sequence[KernelFunction]) -> DeviceCode:
+        for kernel in kernels:
+            self._check_kernel(kernel)
+        return emit_device_code(kernels)
 
     def _check_kernel(self, kernel: KernelFunction) -> None:
         if is_group_by(kernel):
@@ -41,13 +44,23 @@ class CudaTarget(Target):
 
     def emit(self, module: Module) -> SourceTree:
         """Return a folder with the device code of a program, or of kernels where there is no entry."""
-        for kernel in module.kernels:
-            self._check_kernel(kernel)
-        code = emit_device_code(module.kernels)
         if not module.entry:
+            code = self._kernels(module.kernels)
             return _tree("kernels.cu", code.text, kernels_readme(code))
-        program = emit_program(module, code, self.name)
+        program = self.program_code(module)
         return _tree("program.cu", program.text, program_readme(module, program))
+
+    def program_code(self, module: Module) -> ProgramCode:
+        """Return the translation unit of a prepared module with an entry.
+
+        Raises:
+            UnsupportedByTarget, TilesTooLarge: as `check` raises them.
+        """
+        return emit_program(module, self._kernels(module.kernels), self.name)
+
+    def runner(self, program: Runnable[R]) -> R:
+        """Return a runner that launches the program's code on a GPU."""
+        return program.launched(self.program_code)
 
 
 def _tree(name: str, text: str, readme: str) -> SourceTree:

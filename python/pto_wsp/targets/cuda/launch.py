@@ -1,0 +1,313 @@
+"""A program on one GPU: its memory, its launches, and what a launch leaves.
+
+The layouts are those of include/pto/wsp/tile/cuda/program.hpp and of include/pto/wsp/abi.hpp.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from collections.abc import Sequence
+from ctypes import c_void_p
+
+import numpy as np
+
+from pto_wsp.errors import TilesTooLarge
+from pto_wsp.ir.scalar import Value
+from pto_wsp.support.record import record
+from pto_wsp.targets.base import LibraryCache
+from pto_wsp.targets.cuda.driver import NOT_READY, DeviceMemory, Event, Gpu, PinnedMemory
+from pto_wsp.targets.cuda.emit import ENTRY, ProgramCode
+from pto_wsp.targets.cuda.toolchain import build_cubin
+
+ARRAY = np.dtype([("data", np.uint64), ("shape", np.int64, 8), ("stride", np.int64, 8)])
+FAILURE = np.dtype(
+    [("order", np.uint64), ("task", np.uint64), ("awaited", np.uint64)]
+    + [(name, np.int32) for name in ("cause", "place", "code", "reserved")]
+)
+MONITOR = np.dtype([("host", np.uint64, 4), ("values", np.int64, 24)])
+
+THREADS = 128
+"""Threads of a block: `kBlockThreads` of device.hpp."""
+
+NO_LIMIT = 2**64 - 1
+
+MAX_POLLS = 10**9
+"""Polls of one wait after which a run ends as stuck: minutes at least."""
+
+CAUSES = ("none", "walk", "region", "check", "stuck")
+"""Why a run ends early, by `Cause` of program.hpp."""
+
+
+@record
+class DeviceFailure:
+    """The failure of a run that counts.
+
+    Attributes:
+        cause: one of CAUSES.
+        task: number of the task, in program order.
+        awaited: of `stuck`: tasks before it were waited for.
+        is_walk: whether it was found between tasks, by the walk.
+        place: number of the task in the text, or of the place of the walk.
+        code: number of the check, or of the argument that is refused.
+        values: what the failed check has kept.
+    """
+
+    cause: str
+    task: int
+    awaited: int
+    is_walk: bool
+    place: int
+    code: int
+    values: Sequence[int]
+
+
+class Block:
+    """The memory that the blocks of a launch share, on the GPU and as the host fills and reads it.
+
+    Parts in order, with what they are before a launch: arrays, symbols, the limit, and per block counters of
+    completed tasks, of checks and of flush points, failures and monitors.
+    """
+
+    def __init__(self, gpu: Gpu, num_arrays: int, num_symbols: int, blocks: int) -> None:
+        parts: list[tuple[str, np.dtype, int]] = [
+            ("arrays", ARRAY, max(1, num_arrays)),
+            ("symbols", np.dtype(np.int64), max(1, num_symbols)),
+            ("limit", np.dtype(np.uint64), 1),
+            ("completed", np.dtype(np.uint64), blocks),
+            ("checked", np.dtype(np.uint64), blocks),
+            ("flushed", np.dtype(np.uint64), blocks),
+            ("failures", FAILURE, blocks),
+            ("monitors", MONITOR, blocks),
+        ]
+        self.blocks, self.places, at = blocks, {}, 0
+        for name, dtype, count in parts:
+            self.places[name] = at
+            at += dtype.itemsize * count
+        self.device, self.pinned = DeviceMemory(gpu, at), PinnedMemory(gpu, at)
+        every = np.ctypeslib.as_array(self.pinned.bytes)
+        self.part = {
+            name: every[self.places[name] :][: dtype.itemsize * count].view(dtype)
+            for name, dtype, count in parts
+        }
+        self.local: dict[int, DeviceMemory] = {}
+        self.events = Event(gpu), Event(gpu)
+
+    def clear(self) -> None:
+        """Set what a launch finds."""
+        for name in ("completed", "checked", "flushed", "failures"):
+            self.part[name].view(np.uint8)[...] = 0
+        self.part["limit"][0] = NO_LIMIT
+
+    def argument(self, max_polls: int) -> np.ndarray:
+        """Return `Program` of program.hpp."""
+        base = self.device.address
+        names = ("arrays", "symbols", "limit", "completed", "checked", "flushed", "failures", "monitors")
+        return np.array([*(base + self.places[name] for name in names), max_polls], np.uint64)
+
+    def address(self, name: str) -> int:
+        """Return where a part lies on the GPU."""
+        return self.device.address + self.places[name]
+
+    def host(self, name: str) -> int:
+        """Return where the host has a part."""
+        assert self.pinned.address.value is not None
+        return self.pinned.address.value + self.places[name]
+
+
+@record
+class DeviceArray:
+    """A tensor of a launch.
+
+    Attributes:
+        address: of its first element, on the GPU; 0 for a local tensor, whose memory the launch has.
+        num_bytes: of a local tensor.
+        shape: its sizes.
+        strides: elements between neighbours, per dimension.
+    """
+
+    address: int
+    num_bytes: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class DeviceProgram:
+    """A program that was built for one GPU and loaded.
+
+    Attributes:
+        gpu: the GPU.
+        facts: registers, spilled bytes and resident blocks of its kernel.
+        was_built: whether a compiler was called.
+        shared_bytes: dynamic shared memory of a block.
+    """
+
+    def __init__(self, code: ProgramCode, gpu: Gpu, cache: LibraryCache) -> None:
+        self.gpu = gpu
+        self.shared_bytes = max(code.kernels.shared_bytes.values(), default=0)
+        if self.shared_bytes > gpu.shared_bytes:
+            largest = max(code.kernels.shared_bytes, key=lambda name: code.kernels.shared_bytes[name])
+            raise TilesTooLarge(
+                kernel=largest, needed=self.shared_bytes, capacity=gpu.shared_bytes, live=f"on {gpu.name}"
+            )
+        cubin, self.was_built = build_cubin(code.text, gpu.architecture, cache)
+        self._kernel, self.facts = gpu.load(cubin, ENTRY, THREADS, self.shared_bytes)
+        self._spare: deque[Block] = deque(maxlen=4)
+
+    def launch(
+        self, arrays: Sequence[DeviceArray], symbols: Sequence[Value], blocks: int, stream: int
+    ) -> DeviceLaunch:
+        """Begin a run; the context of the GPU is current.
+
+        Args:
+            arrays: one per tensor.
+            symbols: one number per size and scalar.
+            blocks: of the launch; they are resident together.
+            stream: the stream that it is ordered in, as a number.
+        """
+        found = next((spare for spare in self._spare if spare.blocks == blocks), None)
+        if found is not None:
+            self._spare.remove(found)
+        block = found or Block(self.gpu, len(arrays), len(symbols), blocks)
+        self._fill(block, arrays, symbols)
+        return DeviceLaunch(self, block, stream)
+
+    def _fill(self, block: Block, arrays: Sequence[DeviceArray], symbols: Sequence[Value]) -> None:
+        for number, (row, array) in enumerate(zip(block.part["arrays"], arrays, strict=False)):
+            rank = len(array.shape)
+            row["data"] = array.address or _local(block, self.gpu, number, array.num_bytes)
+            row["shape"][:rank], row["stride"][:rank] = array.shape, array.strides
+        numbers = block.part["symbols"]
+        for number, value in enumerate(symbols):
+            numbers[number] = 0
+            if isinstance(value, float):
+                numbers[number : number + 1].view(np.float32)[0] = value
+            else:
+                numbers[number] = value
+
+    def keep(self, block: Block) -> None:
+        """Keep the memory of a launch that has ended, for the next one."""
+        self._spare.append(block)
+
+    def begin(self, block: Block, stream: c_void_p) -> None:
+        """Enqueue a launch: what it finds, the kernel, and the copy of how it ended."""
+        driver = self.gpu.driver
+        block.clear()
+        until = block.places["monitors"]
+        driver.call("cuMemcpyHtoDAsync_v2", block.device.address, block.host("arrays"), until, stream)
+        argument = block.argument(MAX_POLLS)
+        pointers = (c_void_p * 1)(argument.ctypes.data)
+        grid = (block.blocks, 1, 1, THREADS, 1, 1)
+        driver.call("cuLaunchCooperativeKernel", self._kernel, *grid, self.shared_bytes, stream, pointers)
+        num_bytes = block.places["checked"] - block.places["limit"]
+        driver.call("cuMemcpyDtoHAsync_v2", block.host("limit"), block.address("limit"), num_bytes, stream)
+
+
+def _local(block: Block, gpu: Gpu, number: int, num_bytes: int) -> int:
+    """Return where a local tensor of a launch lies."""
+    known = block.local.get(number)
+    if known is None or known.num_bytes < num_bytes:
+        known = block.local[number] = DeviceMemory(gpu, num_bytes)
+    return known.address
+
+
+def is_capturing(gpu: Gpu, stream: int) -> bool:
+    """Return whether a stream records a graph."""
+    found = ctypes.c_int(0)
+    gpu.driver.call("cuStreamIsCapturing", c_void_p(stream), ctypes.byref(found))
+    return found.value != 0
+
+
+class DeviceLaunch:
+    """A launch of a program, which need not have ended.
+
+    Attributes:
+        blocks: how many blocks run.
+        is_captured: whether the stream records a graph, so that the graph runs the program.
+    """
+
+    def __init__(self, program: DeviceProgram, block: Block, stream: int) -> None:
+        self._program, self._block, self._stream = program, block, c_void_p(stream)
+        self._driver = program.gpu.driver
+        self.blocks = block.blocks
+        self.is_captured = is_capturing(program.gpu, stream)
+        begin, end = (event.handle for event in block.events)
+        if self.is_captured:
+            program.begin(block, self._stream)
+            return
+        self._driver.call("cuEventRecord", begin, self._stream)
+        program.begin(block, self._stream)
+        self._driver.call("cuEventRecord", end, self._stream)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended; a captured launch is not asked for."""
+        if self.is_captured:
+            return True
+        status = self._driver.status("cuEventQuery", self._block.events[1].handle)
+        if status not in (0, NOT_READY):
+            self._driver.call("cuEventQuery", self._block.events[1].handle)
+        return status == 0
+
+    def stop(self) -> None:
+        """Let no further task begin. What is called before the kernel begins is lost."""
+        zero = np.zeros(1, np.uint64)
+        self._write_limit(zero)
+
+    def _write_limit(self, value: np.ndarray) -> None:
+        side, driver = self._program.gpu.side_stream, self._driver
+        driver.call("cuMemcpyHtoDAsync_v2", self._block.address("limit"), value.ctypes.data, 8, side)
+        driver.call("cuStreamSynchronize", side)
+
+    def completed(self) -> int:
+        """Return the tasks that are complete, of a launch that need not have ended."""
+        return int(self._read("completed", np.dtype(np.uint64), self._program.gpu.side_stream).sum())
+
+    def finish(self) -> None:
+        """Wait until the stream is empty."""
+        self._driver.call("cuStreamSynchronize", self._stream)
+
+    @property
+    def tasks(self) -> int:
+        """The tasks of a launch that has ended."""
+        return int(self._block.part["completed"].sum())
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether a launch that has ended did so early."""
+        return int(self._block.part["limit"][0]) != NO_LIMIT
+
+    @property
+    def milliseconds(self) -> float:
+        """What a launch that has ended took, from entering the stream to its end; 0 if it was captured."""
+        if self.is_captured:
+            return 0.0
+        found = ctypes.c_float()
+        self._driver.call("cuEventElapsedTime", ctypes.byref(found), *(e.handle for e in self._block.events))
+        return found.value
+
+    def failure(self) -> DeviceFailure | None:
+        """Return why a launch that has ended did so early; None if it was stopped."""
+        failures = self._read("failures", FAILURE, self._stream)
+        found = [number for number, failure in enumerate(failures) if failure["cause"] != 0]
+        if not found:
+            return None
+        number = min(found, key=lambda each: failures[each]["order"])
+        values = self._read("monitors", MONITOR, self._stream)[number]["values"]
+        one = failures[number]
+        task, awaited, place, code = (int(one[name]) for name in ("task", "awaited", "place", "code"))
+        is_walk, kept = int(one["order"]) % 2 == 0, [int(value) for value in values]
+        return DeviceFailure(CAUSES[one["cause"]], task, awaited, is_walk, place, code, kept)
+
+    def _read(self, name: str, dtype: np.dtype, stream: c_void_p) -> np.ndarray:
+        """Return a part with an element per block, as the GPU has it now."""
+        found = np.empty(self.blocks, dtype)
+        address, driver = self._block.address(name), self._driver
+        driver.call("cuMemcpyDtoHAsync_v2", found.ctypes.data, address, found.nbytes, stream)
+        driver.call("cuStreamSynchronize", stream)
+        return found
+
+    def release(self) -> None:
+        """Give the memory of a launch that has ended to the next one."""
+        if not self.is_captured:
+            self._program.keep(self._block)

@@ -40,7 +40,7 @@ EXAMPLES = {"attention": ragged_attention.causal, "moe": mixture_of_experts.moe}
 
 def run(bench: Bench) -> None:
     """Measure every row of the case."""
-    bench.skipped |= dict.fromkeys(WITH_A_CARD, "needs the host face of the target `cuda`")
+    bench.skipped |= dict.fromkeys(WITH_A_CARD, "needs an NVIDIA GPU")
     if NVCC is None:
         bench.skipped |= {"cuda_compile_cold_s": "needs nvcc"}
     for name, example in EXAMPLES.items() if NVCC is not None else ():

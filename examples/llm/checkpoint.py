@@ -124,7 +124,11 @@ def _embedding(matrix: Matrix) -> tuple[Embedding, dict[str, np.ndarray]]:
     """Return the rows of the table of embeddings."""
     nothing = np.zeros((1, 1), np.float32)
     if matrix.kind in FLOATS:
-        return Embedding(FLOATS[matrix.kind]), {"Table": matrix.array, "Scales": nothing, "Minima": nothing}
+        return Embedding(FLOATS[matrix.kind]), {
+            "Table": matrix.floats(),
+            "Scales": nothing,
+            "Minima": nothing,
+        }
     numbers, form = matrix.numbers(), FORMATS[matrix.kind]
     arrays = {"Table": numbers.q.T, "Scales": numbers.scales.T, "Minima": nothing}
     if numbers.minima is not None:

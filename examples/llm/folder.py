@@ -12,7 +12,8 @@ import numpy as np
 
 from examples.llm.checkpoint import Checkpoint
 from examples.llm.config import Config, Rope, UnknownModel
-from examples.llm.storage import Matrix
+from examples.llm.int_words import PARTS, WordReader
+from examples.llm.storage import Matrix, joined
 
 ROLES = {
     "Query": "self_attn.q_proj",
@@ -91,12 +92,12 @@ class ModelFolder:
         if found not in ARCHITECTURES:
             raise UnknownModel(f"{path}: architecture: expected {', '.join(ARCHITECTURES)}, found {found!r}")
         self._names = ROLES | ROUTERS | ARCHITECTURES[found]
-        if self._fields.get("quantization_config"):
-            kind = self._fields["quantization_config"].get("quant_method")
-            raise UnknownModel(f"{path}: quantisation by {kind!r} is not supported; use a GGUF file")
+        settings = self._fields.get("quantization_config")
+        self._words = WordReader(settings, self._optional) if settings else None
         shards = [safe_open(file, "numpy") for file in sorted(path.glob("*.safetensors"))]
         self._shards = {name: shard for shard in shards for name in shard.keys()}
-        known = OTHER_TENSORS | {f"{n}.{kind}" for n in self._names.values() for kind in ("weight", "bias")}
+        kinds = ("weight", "bias", *(PARTS if self._words else ()))
+        known = OTHER_TENSORS | {f"{n}.{kind}" for n in self._names.values() for kind in kinds}
         for name in self._shards:
             parts = re.sub(r"\bexperts\.\d+\.", "experts.{e}.", name).split(".", 3)
             if parts[:2] == ["model", "layers"] and parts[3] not in known:
@@ -105,13 +106,19 @@ class ModelFolder:
     def _json(self, name: str) -> Any:
         return json.loads((self._path / name).read_text("utf-8"))
 
+    def _optional(self, name: str) -> np.ndarray | None:
+        return self._shards[name].get_tensor(name) if name in self._shards else None
+
     def _tensor(self, name: str) -> np.ndarray:
-        if name not in self._shards:
+        found = self._optional(name)
+        if found is None:
             raise UnknownModel(f"{self._path}: expected a tensor {name!r}, found none")
-        return self._shards[name].get_tensor(name)
+        return found
 
     def matrix(self, name: str) -> Matrix:
-        """Return a matrix [n, k]."""
+        """Return a matrix [n, k] by the name of its tensor of weights."""
+        if self._words and name not in self._shards:
+            return self._words.matrix(name.removesuffix(".weight"))
         array = self._tensor(name)
         kinds = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
         if array.dtype.name not in kinds:
@@ -141,7 +148,7 @@ class ModelFolder:
             context=fields["max_position_embeddings"],
             epsilon=fields["rms_norm_eps"],
             rope=self._rope(),
-            has_bias=f"{first}{ROLES['Query']}.bias" in self._shards,
+            has_bias=any(name.endswith(f"{ROLES['Query']}.bias") for name in self._shards),
             has_head_norms=f"{first}self_attn.q_norm.weight" in self._shards,
             window=self._window(),
             experts=experts,
@@ -215,16 +222,13 @@ class ModelFolder:
     def checkpoint(self) -> Checkpoint:
         """Return the model."""
         config = self.config()
-        for role in ROLES:
-            if role not in BIASED and f"model.layers.0.{self._names[role]}.bias" in self._shards:
-                raise UnknownModel(f"a bias of {self._names[role]} is not supported")
+        self._require_no_other_biases()
 
         def matrix(role: str, layer: int) -> Matrix:
             name = f"model.layers.{layer}.{self._names[role]}.weight"
             if "{e}" not in name:
                 return self.matrix(name)
-            each = [self.matrix(name.format(e=e)) for e in range(config.experts)]
-            return Matrix(each[0].kind, np.concatenate([m.array for m in each]), each[0].k)
+            return joined([self.matrix(name.format(e=e)) for e in range(config.experts)])
 
         embedding = self.matrix("model.embed_tokens.weight")
         is_tied = self._fields.get("tie_word_embeddings", "lm_head.weight" not in self._shards)
@@ -232,6 +236,14 @@ class ModelFolder:
         template, tokens = self._template()
         tokenizer = (self._path / "tokenizer.json").read_text("utf-8")
         return Checkpoint(config, matrix, embedding, head, self._vectors(config), tokenizer, template, tokens)
+
+    def _require_no_other_biases(self) -> None:
+        """Refuse biases that these programs do not add. Those of GPTQ may be zeros."""
+        added = {ROLES[role] for role in BIASED}
+        for name in self._shards:
+            matrix = name.removesuffix(".bias").split(".", 3)[-1]
+            if name.endswith(".bias") and matrix not in added and self._tensor(name).any():
+                raise UnknownModel(f"a bias of {matrix} is not supported")
 
     def _vectors(self, config: Config) -> dict[str, np.ndarray]:
         def layers(name: str) -> np.ndarray:

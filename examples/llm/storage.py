@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from pto_wsp import MemLayout, Tensor, bf16, f16, f32, u8
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.ggml_blocks import from_ggml
-from pto_wsp.types.quantised import FORMATS, Format, Numbers, pack
+from pto_wsp.types.quantised import FORMATS, Format, Numbers, joined_numbers, pack
 
 FLOATS: dict[str, DType] = {"f32": f32, "f16": f16, "bf16": bf16}
 
@@ -58,7 +59,7 @@ class Storage:
         """Return the array that holds a matrix."""
         if self.form is not None:
             return pack(matrix.numbers(), self.cols)
-        array = matrix.array.T.astype(self.dtype.to_numpy())
+        array = matrix.floats().T.astype(self.dtype.to_numpy())
         panels = self.dims[0]
         padded = np.pad(array, ((0, 0), (0, panels * self.cols - self.n)))
         return MemLayout.panels(self.cols).pack(padded)
@@ -70,36 +71,58 @@ class Matrix:
 
     Attributes:
         kind: as `Storage.kind`.
-        array: [n, k] floats, or [n, bytes] u8 with blocks of a format.
+        array: [n, k] floats; [n, bytes] u8 with blocks of a format; or the numbers of a matrix [k, n].
         k: elements of a row.
     """
 
     kind: str
-    array: np.ndarray
+    array: np.ndarray | Numbers
     k: int
+
+    @classmethod
+    def of(cls, numbers: Numbers) -> Matrix:
+        """Return the matrix of numbers."""
+        return cls(numbers.format.name, numbers, len(numbers.q))
 
     @property
     def n(self) -> int:
         """Outputs."""
-        return len(self.array)
+        return self.array.q.shape[1] if isinstance(self.array, Numbers) else len(self.array)
 
     def rows(self, order: np.ndarray) -> Matrix:
         """Return the matrix with its outputs in another order."""
+        if isinstance(self.array, Numbers):
+            return Matrix.of(self.array.columns(order))
         return Matrix(self.kind, self.array[order], self.k)
+
+    def floats(self) -> np.ndarray:
+        """Return the elements of a matrix that is not quantised, [n, k] as stored."""
+        assert not isinstance(self.array, Numbers) and self.kind in FLOATS
+        return self.array
 
     def numbers(self) -> Numbers:
         """Return the numbers of a quantised matrix [k, n]."""
+        if isinstance(self.array, Numbers):
+            return self.array
         return from_ggml(self.array, FORMATS[self.kind])
 
     def values(self) -> np.ndarray:
         """Return the elements, [n, k] f32."""
         if self.kind in FLOATS:
-            return self.array.astype(np.float32)
+            return self.floats().astype(np.float32)
         return self.numbers().values().T
 
     def stored(self, cols: int) -> Storage:
         """Return how it is stored in panels of `cols` columns."""
         return Storage(self.kind, self.k, self.n, cols)
+
+
+def joined(parts: Sequence[Matrix]) -> Matrix:
+    """Return the outputs of matrices one after the other."""
+    first = parts[0]
+    if isinstance(first.array, Numbers):
+        return Matrix.of(joined_numbers([part.numbers() for part in parts]))
+    return Matrix(first.kind, np.concatenate([part.floats() for part in parts]), first.k)
 
 
 def divisor(count: int, most: int, step: int = 1) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from pto_wsp.targets.preferences import panel_cols, sums_pairs
 from pto_wsp.types import MemLayout, bf16, f32, i8, u8
 from pto_wsp.types.dtype import DType, dtype_of_numpy
 from pto_wsp.types.ggml_blocks import BLOCK_BYTES, from_ggml
+from pto_wsp.types.int_words import UnknownWords, from_awq, from_gptq
 from pto_wsp.types.quantised import FORMATS, Format, Numbers, pack, quantise, rounded_cols, unpack
 
 TARGET = "cpu"
@@ -41,7 +42,8 @@ class PackedMatrix:
             `weight.T` of a layer whose weight is `[n, k]`.
         dtype: element type to store, or the name of a format of `FORMATS`, such as "q8_0"; None: that of
             `matrix`. Products add up in f32 in any case. Floats become i8 by a scale per column, and a format
-            has one per group of rows; `k` is a multiple of the format's block.
+            has one per group of rows; `k` is a multiple of the format's block. "i4" has a scale per column,
+            which is stored per group of the largest format that divides `k`.
 
     Attributes:
         shape: `(k, n)`.
@@ -66,7 +68,9 @@ class PackedMatrix:
             raise WrongDType(name="matrix", expected="f32, f16, bf16 or i8", found=array.dtype)
         require_shape("matrix", array, array.shape[:2] if array.ndim >= 2 else (0, 0))
         if isinstance(dtype, str):
-            self._quantise(array.astype(np.float32), _format(dtype, QUANTISED))
+            by_column = dtype == BY_COLUMN
+            form = _by_column_format(array.shape[0]) if by_column else _format(dtype, QUANTISED)
+            self._quantise(array.astype(np.float32), form, by_column)
             return
         stored = own if dtype is None else dtype
         if stored not in (*DTYPES, i8):
@@ -105,10 +109,59 @@ class PackedMatrix:
         made._pack(from_ggml(array, form))
         return made
 
-    def _quantise(self, array: np.ndarray, form: Format) -> None:
+    @classmethod
+    def from_gptq(
+        cls, qweight: Any, qzeros: Any, scales: Any, g_idx: Any = None, *, bits: int = 4, version: int = 1
+    ) -> PackedMatrix:
+        """Return the matrix that tensors of a GPTQ checkpoint hold, without loss.
+
+        Args:
+            qweight: `[k * bits / 32, n]` i32.
+            qzeros: `[groups, n * bits / 32]` i32.
+            scales: `[groups, n]` of floats that f16 holds; one group has whole columns.
+            g_idx: `[k]` i32, the group of each row; None: groups are in order.
+            bits: of a number, 4 or 8.
+            version: 1 ("gptq") stores zeros minus 1, 2 ("gptq_v2") as they are.
+
+        Raises:
+            UnusableArray: an array that cannot be read in place.
+            WrongValue: rows in the order of activations, other sizes, types, bits or versions.
+        """
+        if version not in (1, 2):
+            raise WrongValue(name="version", expected="1 or 2", found=version)
+        words = [_words("qweight", qweight), _words("qzeros", qzeros), as_numpy("scales", scales)]
+        index = None if g_idx is None else as_numpy("g_idx", g_idx)
+        return cls._of_words(lambda: from_gptq(*words, index, bits, adds_one=version == 1))
+
+    @classmethod
+    def from_awq(cls, qweight: Any, qzeros: Any, scales: Any) -> PackedMatrix:
+        """Return the matrix that tensors of an AWQ checkpoint hold (4 bits, version "gemm"), without loss.
+
+        Args:
+            qweight: `[k, n / 8]` i32.
+            qzeros: `[groups, n / 8]` i32.
+            scales: `[groups, n]` of floats that f16 holds.
+
+        Raises:
+            UnusableArray: an array that cannot be read in place.
+            WrongValue: other sizes or types.
+        """
+        words = [_words("qweight", qweight), _words("qzeros", qzeros), as_numpy("scales", scales)]
+        return cls._of_words(lambda: from_awq(*words))
+
+    @classmethod
+    def _of_words(cls, read: Callable[[], Numbers]) -> PackedMatrix:
+        made = cls.__new__(cls)
+        try:
+            made._pack(read())
+        except UnknownWords as error:
+            raise WrongValue(name="qweight", expected="a matrix with numbers", found=str(error)) from error
+        return made
+
+    def _quantise(self, array: np.ndarray, form: Format, by_column: bool) -> None:
         require_shape("matrix", array, (-(-array.shape[0] // form.block) * form.block, array.shape[1]))
         with np.errstate(over="ignore", invalid="ignore"):
-            numbers = quantise(array, form)
+            numbers = quantise(array, form, by_column)
         if not np.isfinite(numbers.scales).all() or not np.isfinite(array).all():
             expected = f"elements that {form} holds: finite, and within its scales of f16"
             raise WrongValue(name="matrix", expected=expected, found="others")
@@ -133,15 +186,32 @@ class PackedMatrix:
         return plain if self.scale is None else plain * self.scale
 
 
+BY_COLUMN = "i4"
+"""Numbers of 4 bits with a scale per column."""
+
 QUANTISED = tuple(form.name for form in FORMATS.values() if not form.level)
 """Formats that `PackedMatrix` makes of floats; the others are read from files."""
 
 
 def _format(name: str, known: Iterable[str]) -> Format:
     if name not in known:
-        expected = "one of " + ", ".join(known)
+        expected = "one of " + ", ".join([*known, *([BY_COLUMN] if known is QUANTISED else [])])
         raise WrongValue(name="format", expected=expected, found=repr(name))
     return FORMATS[name]
+
+
+def _by_column_format(k: int) -> Format:
+    """Return the format with the largest groups that divide a column; the least one is refused later."""
+    return next(
+        (FORMATS[name] for name in ("i4g128", "i4g64") if k % FORMATS[name].block == 0), FORMATS["q4_0"]
+    )
+
+
+def _words(name: str, array: Any) -> np.ndarray:
+    found = as_numpy(name, array)
+    if found.dtype != np.int32 or found.ndim != 2:
+        raise WrongValue(name=name, expected="[rows, words] i32", found=f"{found.shape} {found.dtype}")
+    return found
 
 
 def _by_columns(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,7 @@
 """Quantised matrices: the formats, and how the bytes of a packed matrix lie in memory.
 
 An element of a matrix [K, N] is `(q - zero) * scale + minimum`. Its number q has a few bits. Elements of a
-column in a group share the scale and the minimum.
+column in a group share the scale and the minimum, or the scale and the zero.
 
 A packed matrix is an array `[panels, blocks, cols * column_bytes]` of u8: `cols` columns of N are a panel,
 and `block` rows of K are a block. A block holds, in this order, each for all columns of its panel:
@@ -12,11 +12,12 @@ and `block` rows of K are a block. A block holds, in this order, each for all co
 2. Of 6 bits, two quads per 32 rows with the high 2 bits: bits 2f and 2f + 1 of quad h are of the rows from
    8f + 4h on.
 3. Scales per group, then minima per group: f16; or in two levels integers of 8 bits per group, then f16 per
-   block, and the same for minima, which are subtracted.
+   block, and the same for minima, which are subtracted. Zeros per group are bytes after the scales.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +26,9 @@ from pto_wsp.support.record import record
 
 CHUNK = 32
 """Rows whose quads lie together."""
+
+OWN_ZEROS = -1
+"""`Format.zero` of formats in which every group has its own number of the value 0."""
 
 Array = np.ndarray
 
@@ -36,7 +40,7 @@ class Format:
     Attributes:
         name: in programs and in `.pto` text; those of GGUF have GGUF's names.
         bits: of a number: 4, 6 or 8.
-        zero: the number of the value 0, where there are no minima.
+        zero: the number of the value 0, where there are no minima; `OWN_ZEROS`: groups have theirs.
         group: rows of a column that share a scale.
         has_minimum: groups have a minimum.
         level: element type of a group's scale where blocks have another, `u1` or `i1`; empty where the scale
@@ -49,6 +53,11 @@ class Format:
     group: int
     has_minimum: bool = False
     level: str = ""
+
+    @property
+    def has_zeros(self) -> bool:
+        """Groups have their own numbers of the value 0."""
+        return self.zero == OWN_ZEROS
 
     @property
     def block(self) -> int:
@@ -70,7 +79,7 @@ class Format:
         """Bytes of a column of a block."""
         numbers = self.block * self.bits // 8
         scales = (self.groups + 2 if self.level else 2 * self.groups) * (1 + self.has_minimum)
-        return numbers + scales
+        return numbers + scales + self.groups * self.has_zeros
 
     def __str__(self) -> str:
         return self.name
@@ -92,6 +101,7 @@ FORMATS: dict[str, Format] = {
         *(_own(8, group) for group in (16, 64, 128)),
         *(_own(4, group) for group in (16, 64, 128)),
         *(_own(4, group, has_minimum=True) for group in (16, 64, 128)),
+        *(Format(f"i{bits}g{group}z", bits, OWN_ZEROS, group) for bits in (4, 8) for group in (32, 64, 128)),
     )
 }
 """Every format by its name. Groups of 32 are GGUF's `q8_0`, `q4_0` and `q4_1`."""
@@ -108,6 +118,7 @@ class Numbers:
         minimum: the same for minima, or None.
         block_scale: [K / block, N] f16 where there are two levels, else None.
         block_minimum: the same for minima.
+        zeros: [K / group, N] u8, numbers of the value 0 where groups have their own, else None.
     """
 
     format: Format
@@ -116,6 +127,7 @@ class Numbers:
     minimum: Array | None = None
     block_scale: Array | None = None
     block_minimum: Array | None = None
+    zeros: Array | None = None
 
     @cached_property
     def scales(self) -> Array:
@@ -130,10 +142,22 @@ class Numbers:
         found = _whole(self.minimum, self.block_minimum)
         return found if self.block_minimum is None else -found
 
+    @property
+    def parts(self) -> tuple[Array | None, ...]:
+        """The arrays, each with a column per column of the matrix."""
+        return self.q, self.scale, self.minimum, self.block_scale, self.block_minimum, self.zeros
+
+    def columns(self, order: Array) -> Numbers:
+        """Return the matrix with some of its columns, in an order."""
+        return _of_parts(self.format, [None if part is None else part[:, order] for part in self.parts])
+
     def values(self) -> Array:
         """Return the elements, [K, N] f32: products and sums are rounded to f32 one after the other."""
         group = self.format.group
-        found = (self.q.astype(np.float32) - np.float32(self.format.zero)) * self.scales.repeat(group, axis=0)
+        zero = np.float32(self.format.zero)
+        if self.zeros is not None:
+            zero = self.zeros.astype(np.float32).repeat(group, axis=0)
+        found = (self.q.astype(np.float32) - zero) * self.scales.repeat(group, axis=0)
         return found if self.minima is None else found + self.minima.repeat(group, axis=0)
 
 
@@ -144,28 +168,68 @@ def _whole(of_groups: Array, of_blocks: Array | None) -> Array:
     return found * of_blocks.astype(np.float32).repeat(len(of_groups) // len(of_blocks), axis=0)
 
 
-def quantise(matrix: Array, form: Format) -> Numbers:
+def _of_parts(form: Format, parts: Sequence[Array | None]) -> Numbers:
+    q, scale, *rest = parts
+    assert q is not None and scale is not None
+    return Numbers(form, q, scale, *rest)
+
+
+def joined_numbers(matrices: Sequence[Numbers]) -> Numbers:
+    """Return the columns of matrices one after the other. Their formats differ at most in zeros of groups."""
+    form = next((m.format for m in matrices if m.format.has_zeros), matrices[0].format)
+    parts = zip(*(_as_format(m, form).parts for m in matrices), strict=True)
+    return _of_parts(form, [None if each[0] is None else np.concatenate(each, axis=1) for each in parts])
+
+
+def _as_format(numbers: Numbers, form: Format) -> Numbers:
+    """Return the matrix in a format that may have zeros of groups where its own has one for all."""
+    own = numbers.format
+    if own == form:
+        return numbers
+    assert form.has_zeros and (own.bits, own.group) == (form.bits, form.group) and not own.has_minimum
+    zeros = np.full(numbers.scale.shape, own.zero, np.uint8)
+    return Numbers(form, numbers.q, numbers.scale, zeros=zeros)
+
+
+def quantise(matrix: Array, form: Format, by_column: bool = False) -> Numbers:
     """Return the numbers nearest to a matrix [K, N] of f32.
 
     Args:
         matrix: [K, N] f32; K is a multiple of the block.
         form: a format of one level.
+        by_column: all groups of a column have one scale, and one minimum or zero.
     """
     k, n = matrix.shape
-    grouped = matrix.astype(np.float32).reshape(k // form.group, form.group, n)
+    rows = k if by_column and k else form.group
+    grouped = matrix.astype(np.float32).reshape(k // rows, rows, n)
     top = np.float32((1 << form.bits) - 1)
+    zero, start, low = np.array(form.zero, np.float32), np.float32(0), None
     if form.has_minimum:
         low = grouped.min(axis=1).astype(np.float16)
         scale = ((grouped.max(axis=1) - low.astype(np.float32)) / top).astype(np.float16)
         start, zero = low.astype(np.float32)[:, None], np.float32(0)
+    elif form.has_zeros:
+        least, most = (np.asarray(f(grouped, axis=1, initial=0)) for f in (np.min, np.max))
+        scale = ((most - least) / top).astype(np.float16)
+        zero = np.clip(np.rint(_divided(-least, scale.astype(np.float32))), 0, top)[:, None]
     else:
-        low, zero = None, np.float32(form.zero)
         scale = (np.abs(grouped).max(axis=1) / (zero - 1)).astype(np.float16)
-        start = np.float32(0)
-    step = scale.astype(np.float32)[:, None]
-    steps = np.divide(grouped - start, step, out=np.zeros_like(grouped), where=step > 0)
+    steps = _divided(grouped - start, scale.astype(np.float32)[:, None])
     q = np.clip(np.rint(steps) + zero, 0, top).astype(np.uint8)
-    return Numbers(form, q.reshape(k, n), scale, low)
+
+    def each(found: Array | None) -> Array | None:
+        """Return a row per group of rows that have one per `rows`."""
+        return None if found is None else found.repeat(rows // form.group, axis=0)
+
+    zeros = zero[:, 0].astype(np.uint8) if form.has_zeros else None
+    return Numbers(
+        form, q.reshape(k, n), scale.repeat(rows // form.group, axis=0), each(low), zeros=each(zeros)
+    )
+
+
+def _divided(a: Array, b: Array) -> Array:
+    """Return a / b, and 0 where b is not above 0."""
+    return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape), np.float32), where=b > 0)
 
 
 # --- bytes ---
@@ -191,6 +255,8 @@ def pack(numbers: Numbers, cols: int) -> Array:
     ):
         parts += [planes(_bytes(of_groups), form.groups)] if of_groups is not None else []
         parts += [planes(_bytes(of_blocks), 1)] if of_blocks is not None else []
+    if numbers.zeros is not None:
+        parts.append(planes(_bytes(numbers.zeros), form.groups))
     return np.concatenate(parts, axis=2)
 
 
@@ -245,7 +311,8 @@ def unpack(blocks: Array, form: Format) -> Numbers:
         found += [plane(1, "f2") if is_present and form.level else None]
     scale, block_scale, minimum, block_minimum = found
     assert scale is not None
-    return Numbers(form, q, scale, minimum, block_scale, block_minimum)
+    zeros = plane(form.groups, "u1") if form.has_zeros else None
+    return Numbers(form, q, scale, minimum, block_scale, block_minimum, zeros)
 
 
 def _numbers(bytes_of_rows: Array, form: Format) -> Array:

@@ -10,6 +10,7 @@ from pto_wsp.errors import WrongDType, WrongRank, WrongShape, WrongValue
 from pto_wsp.ops.matmul import PackedMatrix, matmul
 from pto_wsp.types.ggml_blocks import BLOCK_BYTES
 from pto_wsp.types.quantised import FORMATS, round_rows, rounded_values
+from tests.python.types.test_int_words import awq, gptq, random_parts, values
 from tests.slow import mostly_slow
 
 
@@ -27,7 +28,9 @@ def random_blocks(name: str, n: int, count: int) -> np.ndarray:
     return blocks.reshape(n, -1)
 
 
-@pytest.mark.parametrize("name", mostly_slow(["q4_0", "q8_0", "q4_1", "i8g16", "i4g16m", "i4g64"], 2))
+@pytest.mark.parametrize(
+    "name", mostly_slow(["q4_0", "q8_0", "q4_1", "i8g16", "i4g16m", "i4g64", "i4g128z"], 2)
+)
 def test_products_are_those_with_the_elements(name: str) -> None:
     k, n = 256 + FORMATS[name].block, 150
     packed = PackedMatrix(normal(1, k, n), name)
@@ -49,6 +52,41 @@ def test_blocks_of_files_are_packed(name: str) -> None:
     plain = PackedMatrix(packed.unpack())
     for m in (1, 70):
         assert matmul(x[:m], packed).tobytes() == matmul(x[:m], plain).tobytes()
+
+
+@pytest.mark.parametrize(("k", "form"), mostly_slow([(384, "i4g128"), (192, "i4g64"), (160, "q4_0")], 1))
+def test_numbers_of_4_bits_with_a_scale_per_column(k: int, form: str) -> None:
+    w, x = normal(1, k, 70), normal(2, 9, k)
+    packed = PackedMatrix(w, "i4")
+    values = packed.unpack()
+    assert packed.dtype is FORMATS[form]
+    step = (np.abs(w).max(axis=0) / np.float32(7)).astype(np.float16).astype(np.float32)
+    assert np.array_equal(values, np.clip(np.rint(w / step), -8, 7) * step)
+    assert matmul(x, packed).tobytes() == matmul(x, PackedMatrix(values)).tobytes()
+
+
+@pytest.mark.parametrize("kind", mostly_slow(["awq", "gptq"], 1))
+def test_words_of_checkpoints_are_packed(kind: str) -> None:
+    q, zeros, scales = random_parts(384, 72, 128)
+    if kind == "awq":
+        packed = PackedMatrix.from_awq(*awq(q, zeros), scales)
+    else:
+        packed = PackedMatrix.from_gptq(*gptq(q, zeros, 4, True), scales)
+    x, plain = normal(3, 40, 384), PackedMatrix(values(q, zeros, scales))
+    assert np.array_equal(packed.unpack(), values(q, zeros, scales))
+    for m in (1, 40):
+        assert matmul(x[:m], packed).tobytes() == matmul(x[:m], plain).tobytes()
+
+
+def test_words_that_are_refused() -> None:
+    q, zeros, scales = random_parts(256, 32, 64)
+    words, of_zeros = gptq(q, zeros, 4, False)
+    with pytest.raises(WrongValue, match="desc_act"):
+        PackedMatrix.from_gptq(words, of_zeros, scales, np.zeros(256, np.int32), version=2)
+    with pytest.raises(WrongValue, match="`version`"):
+        PackedMatrix.from_gptq(words, of_zeros, scales, version=3)
+    with pytest.raises(WrongValue, match="`qzeros`"):
+        PackedMatrix.from_awq(words, of_zeros.astype(np.int64), scales)
 
 
 @pytest.mark.parametrize("name", mostly_slow(["q4_1", "q6_k", "q8_0", "i4g128"], 2))
@@ -97,6 +135,8 @@ def test_floats_become_i8_by_a_scale_per_column() -> None:
 def test_what_has_no_numbers_is_refused() -> None:
     with pytest.raises(WrongShape, match="`matrix`"):
         PackedMatrix(normal(0, 40, 5), "q8_0")
+    with pytest.raises(WrongShape, match="`matrix`"):
+        PackedMatrix(normal(0, 40, 5), "i4")
     with pytest.raises(WrongValue, match="q4_k"):
         PackedMatrix(normal(0, 256, 5), "q4_k")
     for bad in (np.inf, np.nan, 1e30):

@@ -51,7 +51,7 @@ def plain(rows: int) -> KernelFunction:
     return maker.done()
 
 
-OFTEN = ("q8_0", "q4_1", "q4_k", "q6_k", "i4g16m", "i8g128")
+OFTEN = ("q8_0", "q4_1", "q4_k", "q6_k", "i4g16m", "i8g128", "i4g128z", "i8g32z")
 """Formats that differ in what code does with them; the others are instances of the same."""
 
 CHOSEN = [form for form in FORMATS.values() if form.name in OFTEN or RUNS_SLOW]
@@ -136,7 +136,8 @@ def by_definition(acc: np.ndarray, groups: np.ndarray, numbers: Numbers) -> np.n
     for first in range(0, DEPTH, part):
         chunk, group = first // CHUNK, first // form.group
         q = of["q"][:, chunk, first % CHUNK : first % CHUNK + part].astype(np.int64)
-        dots = q @ (numbers.q[first : first + part].astype(np.int64) - form.zero)
+        zero = form.zero if numbers.zeros is None else numbers.zeros[group].astype(np.int64)
+        dots = q @ (numbers.q[first : first + part].astype(np.int64) - zero)
         step = of["step"][:, chunk, None]
         total = fma(step * numbers.scales[group], dots.astype(np.float32), total)
         if numbers.minima is not None:

@@ -33,6 +33,7 @@ def some_numbers(form: Format, blocks: int, n: int, seed: int = 0) -> Numbers:
         of_groups() if form.has_minimum else None,
         halves(blocks) if has_two else None,
         halves(blocks) if has_two and form.has_minimum else None,
+        rng.integers(0, 1 << form.bits, (groups, n)).astype(np.uint8) if form.has_zeros else None,
     )
 
 
@@ -51,18 +52,23 @@ def test_packing_loses_nothing(form: Format, n: int) -> None:
 
 
 @ONE_LEVEL
-def test_the_nearest_numbers_are_found(form: Format) -> None:
+@pytest.mark.parametrize("by_column", [False, True])
+def test_the_nearest_numbers_are_found(form: Format, by_column: bool) -> None:
     k = 2 * form.block
     matrix = np.random.default_rng(1).standard_normal((k, 5)).astype(np.float32)
-    matrix[: form.group, 0] = 0
-    numbers = quantise(matrix, form)
+    matrix[: k if by_column else form.group, 0] = 0
+    numbers = quantise(matrix, form, by_column)
     values, step = numbers.values(), numbers.scales.repeat(form.group, axis=0)
     assert (values[: form.group, 0] == 0).all()
-    lowest = form.zero - (1 << form.bits) + 1
-    inside = (matrix >= step * lowest) & (matrix <= step * ((1 << form.bits) - 1 - form.zero))
+    if by_column:
+        assert (numbers.scales == numbers.scales[:1]).all()
+        assert numbers.minima is None or (numbers.minima == numbers.minima[:1]).all()
+    zero = form.zero if numbers.zeros is None else numbers.zeros.astype(int).repeat(form.group, axis=0)
+    inside = (matrix >= step * -zero) & (matrix <= step * ((1 << form.bits) - 1 - zero))
     rounded = inside if not form.has_minimum else np.ones_like(inside)
     slack = step * 0.51 + np.abs(matrix) * 2e-3  # scales and minima are rounded to f16
     assert (np.abs(values - matrix)[rounded] <= slack[rounded]).all()
+    assert rounded.mean() > 0.8
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,20 @@
 namespace pto::wsp::tile {
 
 /// A row of the table of formats.
+/// \tparam kZero_ the number of the value 0; -1: groups have their own, a byte per column
 /// \tparam kLevel_ 0: the scale of a group is an f16; else it is an integer, signed where -1, times that of
 /// its
 ///         block
 template <int kBits_, int kZero_, int kGroup_, int kBlock_, int kHasMinimum_, int kLevel_>
 struct Format {
   static constexpr int kBits = kBits_, kZero = kZero_, kGroup = kGroup_, kBlock = kBlock_, kLevel = kLevel_;
-  static constexpr bool kHasMinimum = kHasMinimum_ != 0;
+  static constexpr bool kHasMinimum = kHasMinimum_ != 0, kHasZeros = kZero < 0;
   static constexpr int kGroups = kBlock / kGroup;
   static constexpr int kQuads = kBlock / (kBits == 8 ? 4 : 8), kHighQuads = kBits == 6 ? kBlock / 16 : 0;
   /// Bytes of a column before its scales, of its scales, and of all.
   static constexpr int64_t kNumbers = 4 * (kQuads + kHighQuads);
   static constexpr int64_t kScales = kLevel == 0 ? 2 * kGroups : kGroups + 2;
-  static constexpr int64_t kColumn = kNumbers + kScales * (kHasMinimum ? 2 : 1);
+  static constexpr int64_t kColumn = kNumbers + kScales * (kHasMinimum ? 2 : 1) + (kHasZeros ? kGroups : 0);
 };
 
 namespace quantised {
@@ -46,9 +47,10 @@ PTO_INLINE inline F fma_exact(F a, F b, F c) {
 
 /// `(number - zero) * scale`, or with a minimum, `number * scale + offset`: each step is rounded to f32. The
 /// product is exact where there is a minimum, and so is the offset where there is none: then one fma does it.
+/// With zeros of groups every step is exact.
 template <class Fm>
 PTO_INLINE inline F element(F number, F scale, F offset) {
-  if constexpr (Fm::kHasMinimum || kHasFma) return fma(number, scale, offset);
+  if constexpr (Fm::kHasMinimum || Fm::kHasZeros || kHasFma) return fma(number, scale, offset);
   return (number - float(Fm::kZero)) * scale;
 }
 
@@ -78,8 +80,14 @@ struct Columns {
 
   PTO_INLINE F scale(int group) const { return factor<Fm::kLevel>(Fm::kNumbers, group); }
 
+  /// Numbers of the value 0, of a format that has them.
+  PTO_INLINE F zeros(int group) const {
+    return load_terms(at<uint8_t>((Fm::kNumbers + Fm::kScales + group) * cols), n);
+  }
+
   /// What is added to the product of a number and its scale.
   PTO_INLINE F offset(int group, F scale) const {
+    if constexpr (Fm::kHasZeros) return scale * neg(zeros(group));
     if constexpr (!Fm::kHasMinimum) return scale * float(-Fm::kZero);
     const F minimum = factor<(Fm::kLevel != 0 ? 1 : 0)>(Fm::kNumbers + Fm::kScales, group);
     return Fm::kLevel != 0 ? neg(minimum) : minimum;
@@ -282,9 +290,16 @@ PTO_INLINE inline void rounded_block(const Tile<float>& c, const Strided<uint8_t
         step[r.value] = of.step;
         total[r.value] = kPart == kChunk ? of.sums[0] + of.sums[1] : of.sums[first != 0];
         for_constants<kVectors>([&](auto v) PTO_INLINE {
-          dots[r.value * kVectors + v.value] = splat(int32_t(-Fm::kZero * total[r.value]));
+          dots[r.value * kVectors + v.value] = splat(Fm::kHasZeros ? 0 : -Fm::kZero * total[r.value]);
         });
       });
+      if constexpr (Fm::kHasZeros) {
+        for_constants<kVectors>([&](auto v) PTO_INLINE {
+          const I zeros = __builtin_convertvector(columns(v.value).zeros(row / Fm::kGroup), I);
+          for_constants<kRows>(
+              [&](auto r) PTO_INLINE { dots[r.value * kVectors + v.value] -= zeros * total[r.value]; });
+        });
+      }
       for_constants<kQuadsOf>([&](auto t) PTO_INLINE {
         U numbers[kVectors];
         for_constants<kVectors>([&](auto v) PTO_INLINE {

@@ -76,7 +76,16 @@ def test_scores_of_transformers(form: str, tmp_path: Path) -> None:
             {"architectures": ["GPT2LMHeadModel"]},
             "architecture: expected LlamaForCausalLM, .*'GPT2LMHeadModel'",
         ),
-        ({"quantization_config": {"quant_method": "awq"}}, "quantisation by 'awq' is not supported"),
+        ({"quantization_config": {"quant_method": "mxfp4"}}, "expected awq, gptq, found 'mxfp4'"),
+        (
+            {"quantization_config": {"quant_method": "awq", "version": "gemv"}},
+            "`version`: expected gemm or GEMM, found 'gemv'",
+        ),
+        (
+            {"quantization_config": {"quant_method": "gptq", "checkpoint_format": "marlin"}},
+            "`checkpoint_format`: expected gptq or gptq_v2, found 'marlin'",
+        ),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 3}}, "`bits`: expected 4 or 8, found 3"),
     ],
 )
 def test_folders_that_are_refused(changes: dict[str, Any], says: str, tmp_path: Path) -> None:

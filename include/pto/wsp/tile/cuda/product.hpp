@@ -68,17 +68,18 @@ PTO_DEVICE_INLINE void matmul(const Tile<S>& to, const Factor<A>& a, const Facto
 // --- quantised right operands -----------------------------------------------------------------------------
 
 /// A row of the table of formats: python/pto_wsp/types/quantised.py has the layout of its bytes.
+/// \tparam kZero_ the number of the value 0; -1: groups have their own, a byte per column
 /// \tparam kLevel_ 0: the scale of a group is an f16; else it is an integer, signed where -1, times that of
 /// its block
 template <int kBits_, int kZero_, int kGroup_, int kBlock_, int kHasMinimum_, int kLevel_>
 struct Format {
   static constexpr int kBits = kBits_, kZero = kZero_, kGroup = kGroup_, kBlock = kBlock_, kLevel = kLevel_;
-  static constexpr bool kHasMinimum = kHasMinimum_ != 0;
+  static constexpr bool kHasMinimum = kHasMinimum_ != 0, kHasZeros = kZero < 0;
   static constexpr int kGroups = kBlock / kGroup;
   static constexpr int kQuads = kBlock / (kBits == 8 ? 4 : 8), kHighQuads = kBits == 6 ? kBlock / 16 : 0;
   static constexpr int64_t kNumbers = 4 * (kQuads + kHighQuads);
   static constexpr int64_t kScales = kLevel == 0 ? 2 * kGroups : kGroups + 2;
-  static constexpr int64_t kColumn = kNumbers + kScales * (kHasMinimum ? 2 : 1);
+  static constexpr int64_t kColumn = kNumbers + kScales * (kHasMinimum ? 2 : 1) + (kHasZeros ? kGroups : 0);
 };
 
 /// Rows whose quads lie together.
@@ -107,10 +108,15 @@ struct PackedColumn {
     }
   }
   PTO_DEVICE_INLINE float scale(int group) const { return factor<Fm::kLevel>(Fm::kNumbers, group); }
+  /// The number of the value 0.
+  PTO_DEVICE_INLINE int32_t zero(int group) const {
+    if constexpr (!Fm::kHasZeros) return Fm::kZero;
+    return static_cast<int32_t>(byte((Fm::kNumbers + Fm::kScales + group) * cols + col));
+  }
   /// What is added to the product of a number and its scale.
   PTO_DEVICE_INLINE float offset(int group, float of_scale) const {
     if constexpr (!Fm::kHasMinimum) {
-      return of_scale * float(-Fm::kZero);
+      return of_scale * static_cast<float>(-zero(group));
     } else {
       const float minimum = factor<(Fm::kLevel != 0 ? 1 : 0)>(Fm::kNumbers + Fm::kScales, group);
       return Fm::kLevel != 0 ? -minimum : minimum;
@@ -181,7 +187,7 @@ PTO_DEVICE inline void matmul_quantised(const Tile<float>& to, const Tile<float>
         const auto* const group = reinterpret_cast<const Rounded*>(x.row(c.i)) + place;
         const int first = k % kChunk;
         const int32_t total = kPart == kChunk ? group->sums[0] + group->sums[1] : group->sums[first != 0];
-        int32_t dot = -Fm::kZero * total;
+        int32_t dot = -column.zero(k / Fm::kGroup) * total;
         for (int t = 0; t < kPart; ++t) dot += column.number(k + t) * group->numbers[first + t];
         const float scale = column.scale(k / Fm::kGroup);
         sum = fma(group->step * scale, static_cast<float>(dot), sum);

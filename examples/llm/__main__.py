@@ -5,7 +5,8 @@ python -m examples.llm MODEL --prompt TEXT            one answer, written as it 
 python -m examples.llm MODEL --batch FILE.jsonl --save OUT.jsonl
 python -m examples.llm MODEL --serve PORT             OpenAI's completions on this machine
 
-MODEL is `smollm2`, a .gguf file or a folder. A line of FILE is {"prompt": TEXT}, as raw text.
+MODEL is `smollm2`, a .gguf file or a folder. A line of FILE is {"prompt": TEXT}, as raw text. It may
+have {"adapter": NAME}.
 A line of OUT is {"prompt", "ids", "tokens", "text"}.
 """
 
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from examples.command import status_of
+from examples.llm.adapters import read_adapter
 from examples.llm.config import UnknownModel
 from examples.llm.engine import Engine, TooLong
 from examples.llm.model import Model, load
@@ -66,6 +68,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--drafts", type=int, default=0, metavar="N", help="most tokens to guess per step")
     parser.add_argument("--activations", choices=["f32", "i8"], default="f32", help="of products")
     parser.add_argument("--cache", choices=list(CACHES), default="f32", help="of keys and values")
+    parser.add_argument(
+        "--adapter", action="append", default=[], metavar="NAME=FOLDER", help="load an adapter of PEFT"
+    )
+    parser.add_argument("--use", metavar="NAME", help="adapter of a prompt or a conversation")
     parser.add_argument("--pages", type=int, default=0, metavar="N", help="of the cache, 64 positions each")
     parser.add_argument(
         "--workers", type=int, default=None, metavar="N", help="threads; all cores by default"
@@ -81,6 +87,11 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         options.sampling = Sampling(**{"temperature": 0.8, **given}) if given else GREEDY
     except UnknownModel as error:
         parser.error(str(error))
+    options.adapter = [tuple(given.split("=", 1)) for given in options.adapter]
+    if any(len(pair) < 2 or not all(pair) for pair in options.adapter):
+        parser.error("--adapter: expected NAME=FOLDER")
+    if options.use is not None and (options.batch is not None or options.serve is not None):
+        parser.error("--use goes with a prompt or a conversation; lines and requests name their adapters")
     if (options.save is not None) != (options.batch is not None):
         parser.error("--batch and --save go together")
     return options
@@ -93,7 +104,10 @@ def run(options: argparse.Namespace) -> int:
     note("")
     pages = options.pages or max(2 * packed.config.context // 64, 16)
     activations = i8 if options.activations == "i8" else f32
-    model = Model(packed, activations, pages, CACHES[options.cache], workers=options.workers)
+    adapters = [read_adapter(name, Path(folder), packed.config) for name, folder in options.adapter]
+    model = Model(
+        packed, activations, pages, CACHES[options.cache], workers=options.workers, adapters=adapters
+    )
     engine = Engine(model, drafts=options.drafts)
     if options.batch is not None:
         batch(engine, text, options)
@@ -145,9 +159,14 @@ def answer(engine: Engine, text: Text, prompt: str, options: argparse.Namespace)
     stream = Stream(text)
     ids = text.encode(prompt)
     room = min(engine.model.packed.config.context, engine.model.pages * 64) - len(ids)
-    for token in engine.generate(
-        ids, max(min(options.max_tokens, room), 1), options.ignore_eos, options.sampling
-    ):
+    tokens = engine.generate(
+        ids,
+        max(min(options.max_tokens, room), 1),
+        ignores_end=options.ignore_eos,
+        sampling=options.sampling,
+        adapter=options.use,
+    )
+    for token in tokens:
         yield stream.add(token)
     yield stream.rest()
 
@@ -199,14 +218,14 @@ def batch(engine: Engine, text: Text, options: argparse.Namespace) -> None:
     with options.save.open("w") as file:
         began = time.perf_counter()
         requests = [
-            engine.add(text.encode(prompt), options.max_tokens, options.ignore_eos, options.sampling)
-            for prompt in prompts
+            engine.add(text.encode(prompt), options.max_tokens, options.ignore_eos, options.sampling, adapter)
+            for prompt, adapter in prompts
         ]
         written, new, seconds = 0, 0, 0.0
         while not engine.is_idle or written < len(requests):
             engine.step()
             while written < len(requests) and requests[written].is_done:
-                file.write(json.dumps(answer_of(prompts[written], requests[written], text)) + "\n")
+                file.write(json.dumps(answer_of(prompts[written][0], requests[written], text)) + "\n")
                 written += 1
             new = sum(len(request.new) for request in requests)
             seconds = time.perf_counter() - began
@@ -218,23 +237,27 @@ def batch(engine: Engine, text: Text, options: argparse.Namespace) -> None:
     )
 
 
-def read_prompts(path: Path) -> list[str]:
-    """Return the prompts of a file.
+def read_prompts(path: Path) -> list[tuple[str, str | None]]:
+    """Return the prompts of a file, and the names of their adapters or None.
 
     Raises:
-        UnknownModel: a line is not an object with a prompt.
+        UnknownModel: a line is not an object with a prompt, or has another field than an adapter.
     """
     prompts = []
     for number, line in enumerate(path.read_text().split("\n"), 1):
         if not line.strip():
             continue
         try:
-            prompt: Any = json.loads(line)["prompt"]
-        except (ValueError, KeyError, TypeError):
-            prompt = None
-        if not isinstance(prompt, str):
-            raise UnknownModel(f'{path}, line {number}: expected {{"prompt": TEXT}}, found {line[:60]!r}')
-        prompts.append(prompt)
+            fields: Any = json.loads(line)
+        except ValueError:
+            fields = None
+        if not isinstance(fields, dict) or "prompt" not in fields or not set(fields) <= {"prompt", "adapter"}:
+            fields = {"prompt": None}
+        prompt, adapter = fields["prompt"], fields.get("adapter")
+        if not isinstance(prompt, str) or not isinstance(adapter, str | None):
+            expected = '{"prompt": TEXT}, perhaps with {"adapter": NAME}'
+            raise UnknownModel(f"{path}, line {number}: expected {expected}, found {line[:60]!r}")
+        prompts.append((prompt, adapter))
     if not prompts:
         raise UnknownModel(f"{path}: expected one or more prompts, found none")
     return prompts

@@ -9,7 +9,7 @@ import numpy as np
 
 from examples.llm.config import Config, UnknownModel
 from examples.llm.storage import FLOATS, Matrix, Storage, divisor
-from examples.llm.weights import Embedding, Plan
+from examples.llm.weights import NO_ADAPTERS, AdapterPlan, Embedding, Plan
 from pto_wsp import f32, panel_cols, u8
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.quantised import CHUNK, FORMATS
@@ -58,13 +58,15 @@ class Packed:
     embedding: Embedding
     arrays: dict[str, np.ndarray]
 
-    def plan(self, activations: DType = f32, cache: DType = f32) -> Plan:
+    def plan(self, activations: DType = f32, cache: DType = f32, adapters: AdapterPlan = NO_ADAPTERS) -> Plan:
         """Return what a program is compiled for.
 
         Raises:
-            UnknownModel: activations of i8, and a matrix that is not quantised, or sizes that are not
-                in whole groups.
+            UnknownModel: activations of i8, and a matrix that is not quantised, adapters, or sizes that are
+                not in whole groups.
         """
+        if activations is not f32 and adapters.roles:
+            raise UnknownModel("adapters need activations of f32, found i8")
         storages = [*(s for role in self.layers.values() for s in role), self.head]
         plain = {s.kind for s in storages if s.form is None}
         if activations is not f32 and plain:
@@ -72,7 +74,7 @@ class Packed:
         sizes = (self.config.hidden, self.config.dim, self.config.inner, self.config.shared)
         if activations is not f32 and any(size % CHUNK for size in sizes):
             raise UnknownModel(f"activations of i8 need sizes in multiples of {CHUNK}, found {sizes}")
-        return Plan(self.config, self.layers, self.head, self.embedding, activations, cache)
+        return Plan(self.config, self.layers, self.head, self.embedding, activations, cache, adapters)
 
 
 def panel_width(role: str, config: Config) -> int:

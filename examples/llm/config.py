@@ -138,6 +138,15 @@ class Config:
         """Names of a layer's matrices. The rows of a matrix of experts are those of expert 0, then 1, ..."""
         return ROLES + (SHARED_ROLES if self.shared else ())
 
+    def dims(self, role: str) -> tuple[int, int]:
+        """Return k and n of the matrix of a role, of a network without experts."""
+        heads = {"Query": self.heads, "Key": self.kv_heads, "Value": self.kv_heads}
+        if role in heads:
+            return self.hidden, heads[role] * self.dim
+        if role == "Output":
+            return self.heads * self.dim, self.hidden
+        return (self.inner, self.hidden) if role == "Down" else (self.hidden, self.inner)
+
     def to_json(self) -> dict[str, Any]:
         """Return every field, for `from_json`."""
         return asdict(self)

@@ -34,6 +34,7 @@ class Request:
         most: number of new tokens after which it ends.
         ignores_end: it goes on after a token that ends an answer.
         sampling: how tokens are chosen.
+        adapter: number of its adapter, or -1.
         pages: of the cache, in order.
         cached: tokens whose keys and values are in the cache.
         prefix: number of the prefix that its full pages hold.
@@ -47,6 +48,7 @@ class Request:
     most: int
     ignores_end: bool = False
     sampling: Sampling = GREEDY
+    adapter: int = -1
     pages: list[int] = field(default_factory=list)
     cached: int = 0
     prefix: int = 0
@@ -85,7 +87,12 @@ class Engine:
         self._end = frozenset(model.packed.config.end)
 
     def add(
-        self, ids: Sequence[int], most: int = 256, ignores_end: bool = False, sampling: Sampling = GREEDY
+        self,
+        ids: Sequence[int],
+        most: int = 256,
+        ignores_end: bool = False,
+        sampling: Sampling = GREEDY,
+        adapter: str | None = None,
     ) -> Request:
         """Add a request; `step` works on it.
 
@@ -94,11 +101,16 @@ class Engine:
             most: largest number of new tokens.
             ignores_end: go on after a token that ends an answer.
             sampling: how tokens are chosen.
+            adapter: name of an adapter of the model; None: none.
 
         Raises:
             TooLong: prompt and new tokens exceed the context, or all pages of the cache.
-            UnknownModel: a prompt without tokens, or with tokens that the model does not have.
+            UnknownModel: a prompt without tokens, or with tokens that the model does not have, or another
+                adapter than the model has.
         """
+        if adapter is not None and adapter not in self.model.adapters:
+            known = ", ".join(self.model.adapters) or "none"
+            raise UnknownModel(f"adapter: expected one of {known}, found {adapter!r}")
         config = self.model.packed.config
         room = min(config.context, self.model.pages * PAGE)
         if not ids or not all(0 <= token < config.vocab for token in ids):
@@ -107,15 +119,14 @@ class Engine:
             raise TooLong(
                 f"expected at most {room} positions, found a prompt of {len(ids)} tokens and {most} new ones"
             )
-        request = Request(list(ids), len(ids), most, ignores_end, sampling)
+        number = -1 if adapter is None else self.model.adapters[adapter]
+        request = Request(list(ids), len(ids), most, ignores_end, sampling, number)
         self._waiting.append(request)
         return request
 
-    def generate(
-        self, ids: Sequence[int], most: int = 256, ignores_end: bool = False, sampling: Sampling = GREEDY
-    ) -> Generator[int, None, None]:
+    def generate(self, ids: Sequence[int], most: int = 256, **options: Any) -> Generator[int, None, None]:
         """Yield the tokens that follow a prompt, without the one that ends the answer; see `add`."""
-        request = self.add(ids, most, ignores_end, sampling)
+        request = self.add(ids, most, **options)
         given = 0
         try:
             while not request.is_done or given < len(request.new):
@@ -173,7 +184,7 @@ class Engine:
 
     def _admit(self, request: Request) -> bool:
         """Give a request the pages of all its tokens, and return whether there are enough."""
-        shared, prefix = self._pages.share(request.ids)
+        shared, prefix = self._pages.share(request.ids, -1 - request.adapter)
         missing = -(-len(request.ids) // PAGE) - len(shared)
         if missing > self._pages.free:
             self._pages.release(shared)
@@ -200,8 +211,10 @@ class Engine:
             end = request.cached + count
             ids, wanted = request.ids[request.cached : end], int(end == len(request.ids))
             draft = self._draft(request) if wanted and count == 1 else []
+            wanted += len(draft)
+            ids += draft
             chunks.append(
-                Chunk(ids + draft, request.cached, request.pages, wanted + len(draft), request.sampling)
+                Chunk(ids, request.cached, request.pages, wanted, request.sampling, request.adapter)
             )
         tokens = iter(self.model.run(chunks)[1].tolist())
         self.steps += 1

@@ -126,7 +126,7 @@ def mixture(plan: Plan, activations: Activations, weights: Weights) -> Callable[
         shape=(config.layers, config.hidden, config.experts + HAS_SHARED), dtype=f32, name="Router"
     )
 
-    def network(layer: Any, tokens: Any, hidden: Any, normed: Any, gain: Any) -> None:
+    def network(layer: Any, tokens: Any, _: Any, hidden: Any, normed: Any, gain: Any) -> None:
         for r in P.tiles(tokens, ROWS):
             route[r](h=hidden[r], gain=gain, w=router[layer], experts=experts[r], factors=factors[r])
         routed(layer, experts, normed, parts)

@@ -125,14 +125,23 @@ def product_with(storage: Storage) -> Any:
 
 
 def turned_kernel(
-    storage: Storage, activations: Activations, config: Config, form: CacheForm, is_key: bool
+    storage: Storage, activations: Activations, config: Config, form: CacheForm, is_key: bool, has_rows: bool
 ) -> Any:
     """Return the kernel that makes one head of queries, or of keys in their places of the cache.
 
     The two panels of a head hold its halves. They get their bias, are normalised, and turn by the angles.
+
+    Args:
+        storage: of the matrix.
+        activations: how products take their rows.
+        config: the model.
+        form: of the cache.
+        is_key: of keys.
+        has_rows: the bias has a row per token.
     """
     DIM, HALF, EPSILON = config.dim, config.dim // 2, config.epsilon
-    HAS_BIAS, HAS_NORM, HAS_SCALES = config.has_bias, config.has_head_norms, form.has_scales
+    HAS_BIAS, HAS_NORM, HAS_SCALES = config.has_bias or has_rows, config.has_head_norms, form.has_scales
+    BIAS_ROWS = ROWS if has_rows else 1
     kept = form.kept
     product = product_with(storage)
 
@@ -151,7 +160,7 @@ def turned_kernel(
     def query(
         x: In[activations.tile(storage.k)],
         w: In[storage.view(2)],
-        bias: In[Tile[1, DIM, f32]],
+        bias: In[Tile[BIAS_ROWS, DIM, f32]],
         gain: In[Tile[1, DIM, f32]],
         cos: In[Tile[ROWS, HALF, f32]],
         sin: In[Tile[ROWS, HALF, f32]],
@@ -165,7 +174,7 @@ def turned_kernel(
     def key(
         x: In[activations.tile(storage.k)],
         w: In[storage.view(2)],
-        bias: In[Tile[1, DIM, f32]],
+        bias: In[Tile[BIAS_ROWS, DIM, f32]],
         gain: In[Tile[1, DIM, f32]],
         cos: In[Tile[ROWS, HALF, f32]],
         sin: In[Tile[ROWS, HALF, f32]],
@@ -187,16 +196,19 @@ def turned_kernel(
     return key if is_key else query
 
 
-def value_kernel(storage: Storage, activations: Activations, config: Config, form: CacheForm) -> Any:
-    """Return the kernel that writes one head of values to its places in the cache."""
-    DIM, HAS_BIAS, HAS_SCALES = config.dim, config.has_bias, form.has_scales
+def value_kernel(
+    storage: Storage, activations: Activations, config: Config, form: CacheForm, has_rows: bool
+) -> Any:
+    """Return the kernel that writes one head of values to its places in the cache; see `turned_kernel`."""
+    DIM, HAS_BIAS, HAS_SCALES = config.dim, config.has_bias or has_rows, form.has_scales
+    BIAS_ROWS = ROWS if has_rows else 1
     product, kept = product_with(storage), form.kept
 
     @kernel
     def value(
         x: In[activations.tile(storage.k)],
         w: In[storage.view(1)],
-        bias: In[Tile[1, DIM, f32]],
+        bias: In[Tile[BIAS_ROWS, DIM, f32]],
         place: In[Tensor[i32, DYN, 2]],
         out: InOut[Tensor[form.dtype, DYN, PAGE, DIM]],
         scales: form.written,
@@ -231,8 +243,13 @@ def add_kernel(storage: Storage, activations: Activations) -> Any:
     return add
 
 
-def gate_kernel(gate_storage: Storage, up_storage: Storage, activations: Activations) -> Any:
-    """Return the kernel of the feed-forward network's inner elements: silu(x @ gate) * (x @ up)."""
+def gate_kernel(
+    gate_storage: Storage, up_storage: Storage, activations: Activations, has_rows: bool = False
+) -> Any:
+    """Return the kernel of the feed-forward network's inner elements: silu(x @ gate) * (x @ up).
+
+    Where it has rows, they are added to both products.
+    """
     COLS = gate_storage.cols
     gate_product, up_product = product_with(gate_storage), product_with(up_storage)
     taken = activations.taken
@@ -247,7 +264,20 @@ def gate_kernel(gate_storage: Storage, up_storage: Storage, activations: Activat
         opened = pto.silu(gate_product(pto.zeros((x.rows, COLS)), x, gate[0]))
         pto.store(out, taken(up_product(pto.zeros((x.rows, COLS)), x, up[0]) * opened))
 
-    return gate
+    @kernel
+    def gate_rows(
+        x: In[activations.tile(gate_storage.k)],
+        gate: In[gate_storage.view(1)],
+        up: In[up_storage.view(1)],
+        gate_row: In[Tile[ROWS, COLS, f32]],
+        up_row: In[Tile[ROWS, COLS, f32]],
+        out: Out[activations.tile(COLS)],
+    ):
+        opened = pto.silu(gate_product(pto.zeros((x.rows, COLS)), x, gate[0]) + gate_row)
+        closed = up_product(pto.zeros((x.rows, COLS)), x, up[0]) + up_row
+        pto.store(out, taken(closed * opened))
+
+    return gate_rows if has_rows else gate
 
 
 def logits_kernel(storage: Storage, activations: Activations) -> Any:

@@ -14,12 +14,15 @@ import numpy as np
 
 import pto_wsp
 from examples.llm import packed_file
+from examples.llm.adapters import Adapter, stack
 from examples.llm.checkpoint import Packed, pack
 from examples.llm.config import UnknownModel
 from examples.llm.folder import ModelFolder
 from examples.llm.gguf_file import GgufFile
 from examples.llm.kernels import PAGE, Activations
+from examples.llm.low_rank import COLS
 from examples.llm.sampling import GREEDY, Sampling
+from examples.llm.storage import divisor
 from examples.llm.tokenizer import Text
 from examples.llm.workload import decoder
 from pto_wsp import Ragged, f32, i8, i32, panel_cols
@@ -91,6 +94,7 @@ class Chunk:
         pages: of the cache, enough for `past` and `ids`.
         wanted: number of last tokens that get scores.
         sampling: how tokens are chosen by them.
+        adapter: number of the adapter that changes products, or -1.
     """
 
     ids: Sequence[int]
@@ -98,6 +102,7 @@ class Chunk:
     pages: Sequence[int]
     wanted: int = 1
     sampling: Sampling = GREEDY
+    adapter: int = -1
 
 
 class Model:
@@ -110,8 +115,10 @@ class Model:
         cache: element type of keys and values: f32, bf16, or i8 with a scale per position and head.
         target: of the program.
         workers: threads; None: all cores.
+        adapters: of which each request may choose one; their names differ.
 
     Attributes:
+        adapters: numbers of adapters by their names.
         program: the compiled workload.
         packed: the weights.
         pages: of the cache.
@@ -125,11 +132,16 @@ class Model:
         cache: DType = f32,
         target: str = "cpu",
         workers: int | None = None,
+        adapters: Sequence[Adapter] = (),
     ) -> None:
         config = packed.config
         self.packed, self.pages, self._workers = packed, pages, workers
         self._activations = Activations(activations)
-        self.program = decoder(packed.plan(activations, cache)).compile(target=target)
+        self.adapters = {adapter.name: i for i, adapter in enumerate(adapters)}
+        if len(self.adapters) < len(adapters):
+            raise UnknownModel(f"adapters: expected different names, found {[a.name for a in adapters]}")
+        self._adapted, self._low_rank = stack(adapters, config)
+        self.program = decoder(packed.plan(activations, cache, self._adapted)).compile(target=target)
         heads = (config.layers, config.kv_heads, pages)
         scaled = heads if cache is i8 else (1, 1, 1)
         self._cache = {
@@ -178,6 +190,8 @@ class Model:
         rows = [np.arange(end - count, end) for end, count in zip(ends, wanted, strict=True)]
         count, taken = int(wanted.sum()), self._activations.dtype
         found = self._experts(tokens) if config.experts else {}
+        if self._adapted.roles:
+            found |= self._adapters(tokens) | {"Adapter": np.array([c.adapter for c in chunks], np.int32)}
         inner_rows = tokens * config.chosen if config.experts else tokens
         return found | {
             "tokens": tokens,
@@ -215,6 +229,19 @@ class Model:
         }
         if config.shared:
             found["SharedInner"] = self._buffer("SharedInner", (tokens, cols(config.shared)), taken)
+        return found
+
+    def _adapters(self, tokens: int) -> dict[str, np.ndarray]:
+        """Return the matrices of adapters, and what a run needs to apply them to tokens."""
+        found = dict(self._low_rank)
+        for role in self._adapted.roles:
+            found[f"{role}Low"] = self._buffer(f"{role}Low", (tokens, self._adapted.rank), f32)
+            if role not in ("Output", "Down"):
+                n = self.packed.config.dims(role)[1]
+                found[f"{role}Rows"] = self._buffer(f"{role}Rows", (tokens, n), f32)
+        if "Gate" in self._adapted.roles:
+            width = divisor(self.packed.config.inner, COLS)
+            found["NoBias"] = np.zeros((1, 1, width), np.float32)
         return found
 
     def _buffer(self, name: str, dims: tuple[int, ...], dtype: DType) -> np.ndarray:

@@ -11,7 +11,8 @@ from examples.llm.kernels import PAGE
 class Pages:
     """Counts the users of every page. A full page is found by its tokens and those before it, and shared.
 
-    Tokens up to the end of a full page are a *prefix*, which has a number; 0 is the empty one. A page without
+    Tokens up to the end of a full page are a *prefix*, which has a number. 0 is the empty one, and negative
+    numbers are empty ones whose pages others do not share, those of adapters. A page without
     users keeps its content until its memory is needed: the one unused for longest goes first.
 
     Args:
@@ -42,12 +43,12 @@ class Pages:
         self._users[page] = 1
         return page
 
-    def share(self, ids: Sequence[int]) -> tuple[list[int], int]:
+    def share(self, ids: Sequence[int], prefix: int = 0) -> tuple[list[int], int]:
         """Return the pages of the longest known prefix of some tokens but the last, and its number.
 
-        Each page gets one more user.
+        It begins with the empty prefix `prefix`. Each page gets one more user.
         """
-        found, prefix = [], 0
+        found = []
         for end in range(PAGE, len(ids), PAGE):
             known = self._full.get((prefix, tuple(ids[end - PAGE : end])))
             if known is None:

@@ -81,8 +81,13 @@ class Service:
             self._changed.notify()
         self._thread.join()
 
-    async def submit(self, ids: list[int], most: int, ignores_end: bool, sampling: Sampling) -> Ticket:
-        """Add a request.
+    @property
+    def adapters(self) -> list[str]:
+        """Names of the model's adapters."""
+        return list(self._engine.model.adapters)
+
+    async def submit(self, ids: list[int], **options: Any) -> Ticket:
+        """Add a request, with the options of `Engine.add`.
 
         Raises:
             TooLong, UnknownModel: as `Engine.add`.
@@ -91,7 +96,7 @@ class Service:
 
         def add() -> Ticket:
             with self._changed:
-                ticket = Ticket(self._engine.add(ids, most, ignores_end, sampling), asyncio.Queue())
+                ticket = Ticket(self._engine.add(ids, **options), asyncio.Queue())
                 self._tickets[ticket] = loop
                 self._changed.notify()
                 return ticket
@@ -139,33 +144,36 @@ def application(service: Service, name: str) -> Starlette:
 
     Args:
         service: runs the requests.
-        name: of the model.
+        name: of the model. A request for another model means an adapter.
     """
 
     async def models(_: HttpRequest) -> Response:
-        return JSONResponse(
-            {"object": "list", "data": [{"id": name, "object": "model", "owned_by": "local"}]}
-        )
+        names = [name, *service.adapters]
+        found = [{"id": of, "object": "model", "owned_by": "local"} for of in names]
+        return JSONResponse({"object": "list", "data": found})
 
     async def completions(http: HttpRequest) -> Response:
         try:
             fields = await http.json()
-            ids, most, ignores_end, sampling = _read(fields, service.text)
-            ticket = await service.submit(ids, most, ignores_end, sampling)
+            options = _read(fields, service.text)
+            if (adapter := options.pop("adapter")) != name:
+                options["adapter"] = adapter
+            ticket = await service.submit(**options)
         except (ValueError, TypeError, UnknownModel, TooLong) as error:
             return JSONResponse({"error": {"message": str(error), "type": "invalid_request_error"}}, 400)
         identity = f"cmpl-{secrets.token_hex(12)}"
         if fields.get("stream"):
-            return StreamingResponse(_events(service, ticket, identity, name), media_type="text/event-stream")
-        return await _whole(service, ticket, identity, name, http)
+            events = _events(service, ticket, identity, fields["model"])
+            return StreamingResponse(events, media_type="text/event-stream")
+        return await _whole(service, ticket, identity, fields["model"], http)
 
     return Starlette(
         routes=[Route("/v1/models", models), Route("/v1/completions", completions, methods=["POST"])]
     )
 
 
-def _read(fields: dict[str, Any], text: Text) -> tuple[list[int], int, bool, Sampling]:
-    """Return what a request asks.
+def _read(fields: dict[str, Any], text: Text) -> dict[str, Any]:
+    """Return what a request asks: options of `Engine.add`. Its model is the adapter.
 
     Raises:
         UnknownModel: a field that has no effect, or a value out of its range.
@@ -189,7 +197,14 @@ def _read(fields: dict[str, Any], text: Text) -> tuple[list[int], int, bool, Sam
         float(given.get("min_p", 0.0)), int(given.get("seed", secrets.randbits(32))),
     )  # fmt: skip
     ids = text.encode(prompt) if isinstance(prompt, str) else list(prompt or [])
-    return ids, most, bool(given.get("ignore_eos", False)), sampling
+    if not isinstance(given.get("model"), str):
+        raise UnknownModel(
+            "field 'model': expected the name of the model or of an adapter, found another type"
+        )
+    return {
+        "ids": ids, "most": most, "ignores_end": bool(given.get("ignore_eos", False)), "sampling": sampling,
+        "adapter": given["model"],
+    }  # fmt: skip
 
 
 def _reason(request: Request) -> str:

@@ -35,6 +35,22 @@ class Embedding:
 
 
 @dataclass(frozen=True)
+class AdapterPlan:
+    """What a program with adapters is compiled for.
+
+    Attributes:
+        roles: matrices that some adapter changes.
+        rank: of all adapters; smaller ones have zeros.
+    """
+
+    roles: tuple[str, ...] = ()
+    rank: int = 1
+
+
+NO_ADAPTERS = AdapterPlan()
+
+
+@dataclass(frozen=True)
 class Plan:
     """What one compiled program is made for.
 
@@ -45,6 +61,7 @@ class Plan:
         embedding: how the table of embeddings lies.
         activations: i8, or f32.
         cache: element type of keys and values: f32, bf16 or i8.
+        adapters: matrices that adapters of requests change.
     """
 
     config: Config
@@ -53,6 +70,7 @@ class Plan:
     embedding: Embedding
     activations: DType = f32
     cache: DType = f32
+    adapters: AdapterPlan = NO_ADAPTERS
 
 
 class Weights:

@@ -9,6 +9,7 @@ from typing import Any
 from examples.llm import kernels
 from examples.llm.experts import mixture
 from examples.llm.kernels import PAGE, QUERIES, ROWS, Activations, CacheForm
+from examples.llm.low_rank import LowRank
 from examples.llm.sampling import choosing_kernels
 from examples.llm.weights import Plan, Weights, part, tasks
 from pto_wsp import Dense, DenseDyn, P, Ragged, Tensor, f32, i8, i32, workload
@@ -36,10 +37,10 @@ def decoder(plan: Plan) -> Any:
     embed = kernels.embed_kernel(config, table.dtype, table.group, table.zero, table.has_minima)
     score = kernels.logits_kernel(plan.head, activations)
     choose, sample = choosing_kernels(config)
-    scales = CacheScales(plan)
-    project = projection(plan, activations, weights, scales)
+    scales, low_rank = CacheScales(plan), LowRank(plan)
+    project = projection(plan, activations, weights, scales, low_rank)
     attend = attention(plan, activations, scales)
-    finish = feed_forward(plan, activations, weights)
+    finish = feed_forward(plan, activations, weights, low_rank)
 
     @workload
     def model(
@@ -75,9 +76,9 @@ def decoder(plan: Plan) -> Any:
         for layer in P.range(LAYERS):
             for r in P.tiles(tokens, ROWS):
                 norm[r](h=Hidden[r], gain=FirstGain[layer], out=Normed[r])
-            project(layer, tokens, Normed, Cos, Sin, Place, Q, K, V)
+            project(layer, tokens, request, Normed, Cos, Sin, Place, Q, K, V)
             attend(layer, request, Past, Pages, Q, K, V, Attended)
-            finish(layer, tokens, norm, Attended, Hidden, Normed)
+            finish(layer, tokens, request, norm, Attended, Hidden, Normed)
         for r in P.tiles("wanted", ROWS):
             norm_named[r](h=Hidden, rows=Wanted[r], gain=LastGain, out=Last[r])
         width = plan.head.cols
@@ -109,16 +110,20 @@ class CacheScales:
         return self._tensors[role][layer, head] if self._has else self._tensors[role][0, 0]
 
 
-def projection(  # noqa: C901
-    plan: Plan, activations: Activations, weights: Weights, scales: CacheScales
+def projection(
+    plan: Plan, activations: Activations, weights: Weights, scales: CacheScales, low_rank: LowRank
 ) -> Callable[..., None]:
     """Return what traces queries, and keys and values on their way into the cache."""
     config, form = plan.config, CacheForm(plan.cache)
     queries, keys = (
-        [kernels.turned_kernel(s, activations, config, form, is_key) for s in plan.layers[role]]
+        [
+            kernels.turned_kernel(s, activations, config, form, is_key, low_rank.has(role))
+            for s in plan.layers[role]
+        ]
         for role, is_key in (("Query", False), ("Key", True))
     )
-    values = [kernels.value_kernel(s, activations, config, form) for s in plan.layers["Value"]]
+    has_rows = low_rank.has("Value")
+    values = [kernels.value_kernel(s, activations, config, form, has_rows) for s in plan.layers["Value"]]
     heads = {"Query": config.heads, "Key": config.kv_heads, "Value": config.kv_heads}
     biases = {
         role: Tensor(
@@ -134,15 +139,14 @@ def projection(  # noqa: C901
     }
 
     def project(
-        layer: Any, tokens: Any, x: Any, cos: Any, sin: Any, place: Any, q: Any, k: Any, v: Any
+        layer: Any, tokens: Any, request: Any, x: Any, cos: Any, sin: Any, place: Any, q: Any, k: Any, v: Any
     ) -> None:
-        def bias(role: str, head: Any) -> Any:
-            return biases[role][layer, head if config.has_bias else 0]
+        bias = low_rank.biases(biases, layer, request, x)
 
         def query(i: int, w: Any) -> None:
             for r, h in tasks(tokens, config.heads):
                 queries[i][r, h](
-                    x=x[r], w=w[2 * h : 2 * h + 2], bias=bias("Query", h), gain=gains["Query"][layer],
+                    x=x[r], w=w[2 * h : 2 * h + 2], bias=bias("Query", r, h), gain=gains["Query"][layer],
                     cos=cos[r], sin=sin[r], out=q[h, r],
                 )  # fmt: skip
 
@@ -150,7 +154,7 @@ def projection(  # noqa: C901
             for h in P(Dense[config.kv_heads]):
                 for r in P.tiles(tokens, ROWS, order="range"):
                     keys[i][h, r](
-                        x=x[r], w=w[2 * h : 2 * h + 2], bias=bias("Key", h), gain=gains["Key"][layer],
+                        x=x[r], w=w[2 * h : 2 * h + 2], bias=bias("Key", r, h), gain=gains["Key"][layer],
                         cos=cos[r], sin=sin[r], place=place[r], out=k[layer, h],
                         scales=scales.of("Key", layer, h),
                     )  # fmt: skip
@@ -159,7 +163,7 @@ def projection(  # noqa: C901
             for h in P(Dense[config.kv_heads]):
                 for r in P.tiles(tokens, ROWS, order="range"):
                     values[i][h, r](
-                        x=x[r], w=w[h : h + 1], bias=bias("Value", h), place=place[r], out=v[layer, h],
+                        x=x[r], w=w[h : h + 1], bias=bias("Value", r, h), place=place[r], out=v[layer, h],
                         scales=scales.of("Value", layer, h),
                     )  # fmt: skip
 
@@ -199,17 +203,26 @@ def attention(plan: Plan, activations: Activations, scales: CacheScales) -> Call
     return attend
 
 
-def feed_forward(plan: Plan, activations: Activations, weights: Weights) -> Callable[..., None]:
+def feed_forward(
+    plan: Plan, activations: Activations, weights: Weights, low_rank: LowRank
+) -> Callable[..., None]:
     """Return what traces the rest of a layer: the output of attention, and the feed-forward network."""
     config = plan.config
     gain = Tensor(shape=(config.layers, 1, config.hidden), dtype=f32, name="SecondGain")
-    network = (mixture if config.experts else dense)(plan, activations, weights)
+    if config.experts:
+        network: Callable[..., None] = mixture(plan, activations, weights)
+    else:
+        network = dense(plan, activations, weights, low_rank)
 
-    def finish(layer: Any, tokens: Any, norm: Any, attended: Any, hidden: Any, normed: Any) -> None:
+    def finish(
+        layer: Any, tokens: Any, request: Any, norm: Any, attended: Any, hidden: Any, normed: Any
+    ) -> None:
+        if low_rank.has("Output"):
+            low_rank.add("Output", layer, request, attended, hidden)
         add(plan, activations, weights, "Output", layer, tokens, attended, hidden)
         for r in P.tiles(tokens, ROWS):
             norm[r](h=hidden[r], gain=gain[layer], out=normed[r])
-        network(layer, tokens, hidden, normed, gain[layer])
+        network(layer, tokens, request, hidden, normed, gain[layer])
 
     return finish
 
@@ -229,20 +242,27 @@ def add(
     weights.each(role, layer, body)
 
 
-def dense(plan: Plan, activations: Activations, weights: Weights) -> Callable[..., None]:
+def dense(plan: Plan, activations: Activations, weights: Weights, low_rank: LowRank) -> Callable[..., None]:
     """Return what traces a network that all tokens pass."""
     config, cols = plan.config, activations.cols
     inner = Tensor(shape=("tokens", cols(config.inner)), dtype=activations.dtype, name="Inner")
+    has_rows = low_rank.has("Gate")
 
-    def network(layer: Any, tokens: Any, hidden: Any, normed: Any, _: Any) -> None:
+    def network(layer: Any, tokens: Any, request: Any, hidden: Any, normed: Any, _: Any) -> None:
+        rows = [low_rank.rows(role, layer, request, normed, None) for role in ("Gate", "Up") if has_rows]
+
         def gate(i: int, j: int, w: Any, u: Any) -> None:
             gates = plan.layers["Gate"][i]
-            kernel = kernels.gate_kernel(gates, plan.layers["Up"][j], activations)
+            kernel = kernels.gate_kernel(gates, plan.layers["Up"][j], activations, has_rows)
             for r, c in tasks(tokens, config.inner // gates.cols):
+                columns = part(gates.cols, c)
+                added = dict(zip(("gate_row", "up_row"), (of[r, columns] for of in rows), strict=False))
                 out = inner[r, part(cols(gates.cols), c)]
-                kernel[r, c](x=normed[r], gate=w[c : c + 1], up=u[c : c + 1], out=out)
+                kernel[r, c](x=normed[r], gate=w[c : c + 1], up=u[c : c + 1], out=out, **added)
 
         weights.pairs("Gate", "Up", layer, gate)
+        if low_rank.has("Down"):
+            low_rank.add("Down", layer, request, inner, hidden)
         add(plan, activations, weights, "Down", layer, tokens, inner, hidden)
 
     return network

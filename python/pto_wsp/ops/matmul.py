@@ -129,9 +129,9 @@ class PackedMatrix:
         """
         if version not in (1, 2):
             raise WrongValue(name="version", expected="1 or 2", found=version)
-        words = [_words("qweight", qweight), _words("qzeros", qzeros), as_numpy("scales", scales)]
-        index = None if g_idx is None else as_numpy("g_idx", g_idx)
-        return cls._of_words(lambda: from_gptq(*words, index, bits, adds_one=version == 1))
+        words, zeros = _words("qweight", qweight), _words("qzeros", qzeros)
+        numbers, index = as_numpy("scales", scales), None if g_idx is None else as_numpy("g_idx", g_idx)
+        return cls._of_words(lambda: from_gptq(words, zeros, numbers, index, bits, adds_one=version == 1))
 
     @classmethod
     def from_awq(cls, qweight: Any, qzeros: Any, scales: Any) -> PackedMatrix:
@@ -146,8 +146,9 @@ class PackedMatrix:
             UnusableArray: an array that cannot be read in place.
             WrongValue: other sizes or types.
         """
-        words = [_words("qweight", qweight), _words("qzeros", qzeros), as_numpy("scales", scales)]
-        return cls._of_words(lambda: from_awq(*words))
+        words, zeros = _words("qweight", qweight), _words("qzeros", qzeros)
+        numbers = as_numpy("scales", scales)
+        return cls._of_words(lambda: from_awq(words, zeros, numbers))
 
     @classmethod
     def _of_words(cls, read: Callable[[], Numbers]) -> PackedMatrix:

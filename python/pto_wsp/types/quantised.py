@@ -203,11 +203,12 @@ def quantise(matrix: Array, form: Format, by_column: bool = False) -> Numbers:
     rows = k if by_column and k else form.group
     grouped = matrix.astype(np.float32).reshape(k // rows, rows, n)
     top = np.float32((1 << form.bits) - 1)
-    zero, start, low = np.array(form.zero, np.float32), np.float32(0), None
+    zero: Array = np.array(form.zero, np.float32)
+    start, low = np.zeros(1, np.float32), None
     if form.has_minimum:
         low = grouped.min(axis=1).astype(np.float16)
         scale = ((grouped.max(axis=1) - low.astype(np.float32)) / top).astype(np.float16)
-        start, zero = low.astype(np.float32)[:, None], np.float32(0)
+        start, zero = low.astype(np.float32)[:, None], np.zeros(1, np.float32)
     elif form.has_zeros:
         least, most = (np.asarray(f(grouped, axis=1, initial=0)) for f in (np.min, np.max))
         scale = ((most - least) / top).astype(np.float16)

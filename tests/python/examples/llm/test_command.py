@@ -63,7 +63,22 @@ def test_a_model_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None
     assert "error: model 'nowhere.gguf': expected `smollm2`, a .gguf file" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["", "{}\n", "[1]\n", '{"prompt": 3}\n', "no JSON\n"])
+def test_prompts_may_have_adapters(tmp_path: Path) -> None:
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "a"}\n\n{"prompt": "b", "adapter": "x"}\n')
+    assert read_prompts(tmp_path / "prompts.jsonl") == [("a", None), ("b", "x")]
+
+
+@pytest.mark.parametrize("given", ["x", "x=", "=x"])
+def test_adapters_without_a_name_or_a_folder(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["smollm2", "--adapter", given])
+    assert "expected NAME=FOLDER" in capsys.readouterr().err
+
+
+OTHERS = ["", "{}\n", "[1]\n", '{"prompt": 3}\n', "no JSON\n", '{"prompt": "a", "adaptor": "x"}\n']
+
+
+@pytest.mark.parametrize("text", OTHERS)
 def test_files_without_prompts(text: str, tmp_path: Path) -> None:
     (tmp_path / "prompts.jsonl").write_text(text)
     with pytest.raises(UnknownModel, match="expected"):

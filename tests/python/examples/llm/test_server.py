@@ -68,9 +68,8 @@ def wait_until_free(service: Any) -> None:
 
 
 def complete(client: Any, ids: list[int], most: int, **options: Any) -> Any:
-    return client.completions.create(
-        model="small", prompt=ids, max_tokens=most, **{"temperature": 0} | options
-    )
+    given = {"model": "small", "temperature": 0} | options
+    return client.completions.create(prompt=ids, max_tokens=most, **given)
 
 
 def test_answers_whole_and_as_a_stream(served: tuple[Any, Any], model: Model) -> None:
@@ -109,6 +108,7 @@ def test_a_client_that_leaves_frees_its_pages(served: tuple[Any, Any]) -> None:
         ([1], {"stop": ["x"]}, "field 'stop' is not supported"),
         ([1], {"n": 2}, "field 'n': expected 1, found 2"),
         ([1], {"top_p": 0.0}, "expected top_p above 0"),
+        ([1], {"model": "other"}, "adapter: expected one of none, found 'other'"),
     ],
 )
 def test_refused_requests(served: tuple[Any, Any], ids: list[int], options: Any, says: str) -> None:

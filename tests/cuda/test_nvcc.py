@@ -15,6 +15,8 @@ from pto_wsp.targets.c_style.spelling import function_name
 from pto_wsp.targets.cpu.toolchain import include_directory
 from pto_wsp.targets.cuda import toolchain
 from pto_wsp.targets.cuda.emit import DeviceCode, emit_device_code
+from pto_wsp.types.dtype import DType, bf16, f16
+from tests.cuda import test_products as products
 from tests.cuda import test_programs as programs
 from tests.cuda import test_rows as rows
 
@@ -69,6 +71,18 @@ def test_rows_compile(architecture: str, tmp_path: Path) -> None:
     compiled(source, architecture, "-ptx")
     text = source.with_suffix(".out").read_text()
     assert "cp.async" in text and "bar" in text and "fma.rn.f32" in text
+
+
+@needs_nvcc
+@pytest.mark.parametrize("dtype", [f16, bf16])
+def test_products_use_tensor_cores(dtype: DType, tmp_path: Path) -> None:
+    kernel = products.product(64, 64, 64, dtype, (False, True))
+    source = tmp_path / "product.cu"
+    source.write_text(with_entry(emit_device_code([kernel]), [function_name(kernel)]))
+    compiled(source, "sm_80", "-ptx")
+    assert (
+        f"mma.sync.aligned.m16n8k16.row.col.f32.{dtype}.{dtype}.f32" in source.with_suffix(".out").read_text()
+    )
 
 
 @needs_nvcc

@@ -41,6 +41,7 @@ struct Fiber {
   bool vote;
   int phase;
   uint64_t slots[2];
+  uint32_t words[2][6];
   Copy* copies;
   int num_copies;
   int32_t result;
@@ -121,6 +122,45 @@ PTO_UNCHECKED T exchange(T value, int mask) {
   bits = b.fibers[self ^ mask].slots[phase];
   memcpy(&value, &bits, sizeof value);
   return value;
+}
+
+/// The value of a float of 16 bits.
+inline double value16(uint32_t word, int half, bool is_bf16) {
+  const auto bits = static_cast<uint16_t>(word >> (16 * half));
+  if (is_bf16) {
+    const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+  }
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const double size = exponent == 31  ? (fraction != 0 ? __builtin_nan("") : __builtin_inf())
+                      : exponent == 0 ? fraction * 0x1p-24
+                                      : (fraction + 1024) * __builtin_ldexp(1.0, exponent - 25);
+  return bits >> 15 != 0 ? -size : size;
+}
+
+/// 16 terms and the sum before them, added in ascending order in f64 and rounded once.
+PTO_UNCHECKED inline void mma(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                              bool is_bf16) {
+  Block& block_ = *block;
+  const int lane = block_.current % kWarpThreads, first = block_.current - lane;
+  Fiber& fiber = block_.fibers[block_.current];
+  const int phase = fiber.phase ^= 1;
+  memcpy(fiber.words[phase], a, sizeof a);
+  memcpy(fiber.words[phase] + 4, b, sizeof b);
+  leave(Wait::warp, &block_.fibers[first].slots);
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + 8 * (i / 2), col = 2 * (lane % 4) + i % 2;
+    double total = sums[i];
+    for (int k = 0; k < 16; ++k) {
+      const int place = k % 8 / 2, upper = k / 8;
+      const uint32_t left = block_.fibers[first + row % 8 * 4 + place].words[phase][row / 8 + 2 * upper];
+      const uint32_t right = block_.fibers[first + col * 4 + place].words[phase][4 + upper];
+      total += value16(left, k % 2, is_bf16) * value16(right, k % 2, is_bf16);
+    }
+    sums[i] = static_cast<float>(total);
+  }
 }
 
 PTO_UNCHECKED inline void copy_later(void* to, const void* from, int bytes) {

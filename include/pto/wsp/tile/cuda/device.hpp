@@ -79,6 +79,34 @@ PTO_DEVICE_INLINE T exchange(T value, int mask) {
 #endif
 }
 
+/// Elements of a matrix that `mma` multiplies: rows, columns and terms.
+inline constexpr int kMmaRows = 16, kMmaCols = 8, kMmaTerms = 16;
+
+/// sums += a @ b for one warp, whose threads all call it: 16 x 16 by 16 x 8 elements of f16, or of bf16. In
+/// thread t, with g = t / 4 and p = t % 4, each word has two terms, the lower one in its lower half:
+/// a = rows g, g + 8, g, g + 8 with terms 2p, 2p, 2p + 8, 2p + 8; b = column g with terms 2p, 2p + 8; sums =
+/// rows g, g, g + 8, g + 8 in columns 2p, 2p + 1, 2p, 2p + 1.
+template <bool kIsBf16>
+PTO_DEVICE_INLINE void mma(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#if defined(__CUDACC__)
+  if constexpr (kIsBf16) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+#else
+  emulation::mma(sums, a, b, kIsBf16);
+#endif
+}
+
 /// Starts a copy of kBytes (4, 8 or 16) from global to shared memory; both addresses are multiples of it.
 template <int kBytes>
 PTO_DEVICE_INLINE void copy_later(void* to, const void* from) {

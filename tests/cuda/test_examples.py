@@ -38,7 +38,7 @@ def test_example(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     importlib.import_module(module)
     assert calls
     for program, before, after in calls:
-        launched(program.module)(workers=3, **before)
+        launched(program.module).run(**(before | {"workers": 3}))
         for key, wanted in after.items():
             if isinstance(wanted, np.ndarray):
                 found = before[key]

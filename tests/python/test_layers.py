@@ -59,6 +59,7 @@ DEFERRED = {
     ("runtime.runners", "runtime.simulated"),
     ("runtime.runners", "runtime.launched"),
     ("runtime.launched", "runtime.explain_launch"),
+    ("runtime.launched", "runtime.launch_trace"),
     ("runtime.engine", "lower.lower_workload_to_source"),
     ("runtime.engine", "runtime.explain"),
     ("runtime.run_options", "runtime.explain"),

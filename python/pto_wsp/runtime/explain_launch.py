@@ -7,15 +7,15 @@ from itertools import islice
 
 import numpy as np
 
-from pto_wsp.errors import BadExpression, KernelFailed, PtoError, RunError, Stuck
-from pto_wsp.interp.workload import BoundTask, TensorReader, expand, run_workload, task_text
+from pto_wsp.errors import BadExpression, KernelFailed, NoDispatcher, PtoError, RunError, Stuck
+from pto_wsp.interp.workload import BoundTask, run_workload, task_text
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
+from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
 from pto_wsp.runtime.explain import failed_check_text
-from pto_wsp.runtime.gpu_arrays import GpuArray
+from pto_wsp.runtime.host_walk import decides_itself, on_host, tasks_of
 from pto_wsp.support.record import record
-from pto_wsp.targets.cuda.driver import find_gpu
 from pto_wsp.targets.cuda.emit import ProgramCode
 from pto_wsp.targets.cuda.launch import DeviceFailure
 
@@ -52,6 +52,8 @@ class _Explained:
             return self._failed_check()
         if self.failure.cause == "stuck":
             return self._stuck()
+        if self.failure.cause == "key":
+            return self._no_block()
         return self._found_again() or self._refused()
 
     @property
@@ -68,6 +70,18 @@ class _Explained:
             detail=task_text(self.failure.task, self._where(), scalars),
             loc=check.loc or site.loc,
             notes=[("the task was made here", site.loc)] if check.loc else [],
+        )
+
+    def _no_block(self) -> PtoError:
+        dispatch, site = self.module.schedule.find(DispatchPolicy), self._site
+        assert dispatch is not None and dispatch.key is not None
+        return NoDispatcher(
+            kernel=site.kernel,
+            found=self.failure.awaited - (self.failure.awaited >> 63 << 64),
+            most=dispatch.n - 1,
+            where=self._where(),
+            loc=dispatch.key.loc,
+            notes=[("the task was made here", site.loc)],
         )
 
     def _stuck(self) -> PtoError:
@@ -93,43 +107,20 @@ class _Explained:
 
     # --- the walk, again on the host ---
 
-    def _decides_itself(self) -> bool:
-        """Return whether elements that tasks write decide what runs: the host cannot walk again."""
-        return not self.module.written.isdisjoint(w.deciding_tensors(self.module.entry_workload.body))
-
     def _found_again(self) -> PtoError | None:
         """Return the error that the reference walk finds in the arguments of the run, if it finds one."""
-        if self._decides_itself():
+        if decides_itself(self.module):
             return None
         try:
-            run_workload(self.module, self._on_host(), self.sizes, lambda *_: None)
+            run_workload(self.module, on_host(self.module, self.arrays), self.sizes, lambda *_: None)
         except RunError as error:
             return error
         return None
 
     def _where(self) -> str:
         """Return the loop variables of the task that failed, as far as the host can know them."""
-        if self._decides_itself():
+        if decides_itself(self.module):
             return ""
-        entry = self.module.entry_workload
-        tasks = expand(entry, self.sizes, TensorReader(self._on_host()))
+        tasks = tasks_of(self.module, self.arrays, self.sizes)
         found: BoundTask | None = next(islice(tasks, self.failure.task, None), None)
         return "" if found is None else found.where
-
-    def _on_host(self) -> dict[str, np.ndarray]:
-        """Return the arrays of the run, with the elements that decide what runs."""
-        deciding = w.deciding_tensors(self.module.entry_workload.body)
-        return {
-            name: _copied(array) if name in deciding and isinstance(array, GpuArray) else array
-            for name, array in self.arrays.items()
-        }
-
-
-def _copied(array: GpuArray) -> np.ndarray:
-    """Return the elements of an array that lies on a GPU."""
-    first, last = np.lib.array_utils.byte_bounds(array)
-    found = np.empty(last - first, np.uint8)
-    with find_gpu(array.gpu).current() as driver:
-        driver.call("cuMemcpyDtoHAsync_v2", found.ctypes.data, first, found.nbytes, None)
-        driver.call("cuStreamSynchronize", None)
-    return np.lib.stride_tricks.as_strided(found.view(array.dtype), array.shape, array.strides)

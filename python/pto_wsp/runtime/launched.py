@@ -31,6 +31,7 @@ from pto_wsp.location import Location, caller_location
 from pto_wsp.runtime.bound_call import ArrayAccess, access_of
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.gpu_arrays import GpuArray
+from pto_wsp.runtime.host_walk import decides_itself
 from pto_wsp.runtime.interpreted import bind
 from pto_wsp.runtime.outcome import RunRequest
 from pto_wsp.runtime.prepared import Prepared
@@ -38,7 +39,7 @@ from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
 from pto_wsp.targets.cuda.driver import DeviceMemory, Gpu, find_gpu
 from pto_wsp.targets.cuda.emit import ProgramCode
-from pto_wsp.targets.cuda.launch import DeviceArray, DeviceLaunch, DeviceProgram, is_capturing
+from pto_wsp.targets.cuda.launch import MAX_SPANS, DeviceArray, DeviceLaunch, DeviceProgram, is_capturing
 
 PROGRESS_S = 0.05
 """Seconds between two calls of a `progress` function."""
@@ -68,10 +69,12 @@ class LaunchedRunner:
     """
 
     def __init__(self, prepared: Prepared, emit: Callable[[Module], ProgramCode]) -> None:
-        self._target = prepared.target.name
-        self._module = prepared.module
-        self.workload = self._module.entry_workload
-        self.code = emit(self._module)
+        self._target, self._emit = prepared.target.name, emit
+        self._build(prepared.module)
+
+    def _build(self, module: Module) -> None:
+        self._module, self.workload = module, module.entry_workload
+        self.code = self._emit(module)
         self.compiles, self.compile_ms = 0, 0.0
         self._loaded: dict[int, DeviceProgram] = {}
         self._runs: WeakSet[LaunchedRun] = WeakSet()
@@ -123,10 +126,16 @@ class LaunchedRunner:
         return run
 
     def _refuse(self, request: RunRequest) -> None:
-        options = {'`check="hazards"`': request.check, "`trace`": request.trace}
-        for what, is_given in options.items():
+        options = {
+            '`check="hazards"`': (request.check, "it is part of the engine: compile for `cpu`"),
+            '`trace="full"`': (request.trace > 1, "blocks expand tasks without a clock"),
+            "`trace`": (
+                request.trace > 0 and decides_itself(self._module),
+                "tasks write what decides what runs, so that the host cannot name the tasks",
+            ),
+        }
+        for what, (is_given, reason) in options.items():
             if is_given:
-                reason = "it is part of the engine: compile for `cpu`"
                 raise UnsupportedByTarget(target=self._target, what=what, reason=reason)
 
     def _blocks(self, program: DeviceProgram, workers: int) -> int:
@@ -135,7 +144,17 @@ class LaunchedRunner:
         if workers > most:
             expected = f"at most {most}, the blocks that {program.gpu.name} runs at the same time"
             raise WrongValue(name="workers", expected=expected, found=workers, loc=caller_location())
-        return workers or min(most, program.gpu.multiprocessors)
+        order = self.code.walk.order
+        if order.blocks and (workers or order.blocks) != order.blocks:
+            expected = f"{order.blocks}, as the schedule says, or None"
+            raise WrongValue(name="workers", expected=expected, found=workers, loc=caller_location())
+        if order.blocks > most:
+            what, reason = (
+                f"a schedule of {order.blocks} dispatchers",
+                f"{program.gpu.name} runs {most} blocks",
+            )
+            raise UnsupportedByTarget(target=self._target, what=what, reason=reason)
+        return workers or order.blocks or min(most, program.gpu.multiprocessors)
 
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
@@ -156,10 +175,25 @@ class LaunchedRunner:
             run.cancel()
 
     def rescheduled(self, module: Module) -> Self:
-        """Return a runner that shares the loaded code."""
+        """Return a runner of code for the schedule of `module`: the code decides which block runs a task."""
         other = copy.copy(self)
-        other._module = module
+        other._build(module)
         return other
+
+    def recorded(
+        self, launch: DeviceLaunch, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Value]
+    ) -> Trace:
+        """Return the record of a launch that has ended.
+
+        Raises:
+            UnsupportedByTarget: it has more tasks than are recorded.
+        """
+        if launch.tasks > MAX_SPANS:
+            what, reason = f"a trace of {launch.tasks} tasks", f"a run records up to {MAX_SPANS}"
+            raise UnsupportedByTarget(target=self._target, what=what, reason=reason)
+        from pto_wsp.runtime.launch_trace import launch_trace
+
+        return launch_trace(launch.spans(), self._module, arrays, sizes, launch.blocks)
 
     def explained(
         self, launch: DeviceLaunch, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, Value]
@@ -203,6 +237,7 @@ class LaunchedRun:
         self._is_cancelled = False
         self._lock = threading.RLock()
         self._ended: LaunchedFigures | PtoError | None = None
+        self._trace: Trace | None = None
 
     def begin(self, blocks: int, symbols: Sequence[Value]) -> None:
         """Copy arrays of the host and launch; the context of the GPU is current."""
@@ -214,7 +249,8 @@ class LaunchedRun:
                     hint = "pass an array that lies on the GPU"
                     raise UnusableArray(name=tensor.name, reason=reason, loc=tensor.loc, hint=hint)
         arrays = [self._tensor(tensor, self._arrays[tensor.name]) for tensor in tensors]
-        self._launch = self._program.launch(arrays, symbols, blocks, self.stream)
+        is_recorded = self._request.trace > 0
+        self._launch = self._program.launch(arrays, symbols, blocks, self.stream, is_recorded)
 
     def _tensor(self, tensor: w.TensorParam, array: np.ndarray) -> DeviceArray:
         if isinstance(array, GpuArray):
@@ -237,14 +273,14 @@ class LaunchedRun:
         with self._gpu.current():
             return self._launch.done
 
-    def wait(self) -> tuple[LaunchedFigures, None]:
+    def wait(self) -> tuple[LaunchedFigures, Trace | None]:
         """Wait until the launch has ended, and copy what it wrote of the host's arrays back."""
         with self._lock:
             if self._ended is None:
                 self._ended = self._finish()
         if isinstance(self._ended, PtoError):
             raise self._ended
-        return self._ended, None
+        return self._ended, self._trace
 
     def cancel(self) -> None:
         """Let no further task begin."""
@@ -267,8 +303,11 @@ class LaunchedRun:
                 "spilled_bytes": facts.spilled_bytes,
                 "shared_bytes": self._program.shared_bytes,
                 "resident_blocks": facts.resident,
+                "is_benchmark": int(self._runner.code.walk.order.is_benchmark),
             }
             figures = LaunchedFigures(launch.tasks, launch.blocks, round(launch.milliseconds * 1e6), counters)
+            if error is None and self._request.trace:
+                self._trace = self._runner.recorded(launch, self._arrays, self._sizes)
             launch.release()
         if error is not None:
             return error

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <ucontext.h>
 
 #if defined(__SANITIZE_THREAD__)
@@ -55,6 +56,7 @@ struct Block {
   ucontext_t scheduler;
   int current;
   bool vote;
+  uint64_t slot;
   uint64_t random;
   int ready[kThreads], num_ready;
   int32_t (*body)(void*);
@@ -96,6 +98,11 @@ inline thread_local uint32_t own_number = 0, own_blocks = 1;
 inline uint32_t block_number() { return own_number; }
 inline uint32_t num_blocks() { return own_blocks; }
 inline void pause() { sched_yield(); }
+inline uint64_t clock_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
 
 PTO_UNCHECKED inline int thread() { return block->current; }
 inline int threads() { return kThreads; }
@@ -105,6 +112,14 @@ PTO_UNCHECKED inline bool any(bool holds) {
   block->fibers[block->current].vote = holds;
   leave(Wait::block_any, &block->vote);
   return block->vote;
+}
+
+PTO_UNCHECKED inline uint64_t broadcast(uint64_t value) {
+  if (block->current == 0) block->slot = value;
+  sync();
+  const uint64_t found = block->slot;
+  sync();
+  return found;
 }
 
 template <class T>

@@ -268,6 +268,12 @@ API cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   stream_of(stream).add([=] { memcpy(to, reinterpret_cast<const void*>(from), bytes); });
   return kSuccess;
 }
+API cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void* stream) {
+  require_context();
+  if (!is_known(to, bytes)) return kInvalidValue;
+  stream_of(stream).add([=] { memset(reinterpret_cast<void*>(to), value, bytes); });
+  return kSuccess;
+}
 API cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
   if (attribute != 9 || !is_known(address, 1)) return kInvalidValue;
   *static_cast<int*>(value) = 0;
@@ -334,11 +340,11 @@ API cuLaunchCooperativeKernel(void* function, unsigned x, unsigned y, unsigned z
   if (static_cast<int>(shared_bytes) > own.shared_bytes) return kInvalidValue;
   if (x > kMultiprocessors * kBlocksPerMultiprocessor) return kTooLarge;
   struct Program {
-    uint64_t words[9];
+    uint64_t words[14 + 17];
   };
   Program program;  // arguments are copied when a launch is enqueued
   memcpy(&program, arguments[0], sizeof program);
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 10; ++i) {
     if (!is_known(program.words[i], 8)) broken("a pointer of a program is not memory of the GPU");
   }
   stream_of(stream).add([=] { own.emulate(&program, x, shared_bytes == 0 ? 64 : shared_bytes); });

@@ -6,6 +6,7 @@ The layouts are those of include/pto/wsp/tile/cuda/program.hpp and of include/pt
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections import deque
 from collections.abc import Sequence
 from ctypes import c_void_p
@@ -18,6 +19,7 @@ from pto_wsp.support.record import record
 from pto_wsp.targets.base import LibraryCache
 from pto_wsp.targets.cuda.driver import NOT_READY, DeviceMemory, Event, Gpu, PinnedMemory
 from pto_wsp.targets.cuda.emit import ENTRY, ProgramCode
+from pto_wsp.targets.cuda.order import MAX_POOLS
 from pto_wsp.targets.cuda.toolchain import build_cubin
 
 ARRAY = np.dtype([("data", np.uint64), ("shape", np.int64, 8), ("stride", np.int64, 8)])
@@ -32,10 +34,15 @@ THREADS = 128
 
 NO_LIMIT = 2**64 - 1
 
+SPAN = np.dtype([(name, np.uint64) for name in ("begin", "end", "block")])
+
+MAX_SPANS = 2**20
+"""Tasks of a run that is recorded."""
+
 MAX_POLLS = 10**9
 """Polls of one wait after which a run ends as stuck: minutes at least."""
 
-CAUSES = ("none", "walk", "region", "check", "stuck")
+CAUSES = ("none", "walk", "region", "check", "stuck", "key")
 """Why a run ends early, by `Cause` of program.hpp."""
 
 
@@ -46,7 +53,7 @@ class DeviceFailure:
     Attributes:
         cause: one of CAUSES.
         task: number of the task, in program order.
-        awaited: of `stuck`: tasks before it were waited for.
+        awaited: of `stuck`: tasks before it were waited for. Of `key`: the key.
         is_walk: whether it was found between tasks, by the walk.
         place: number of the task in the text, or of the place of the walk.
         code: number of the check, or of the argument that is refused.
@@ -62,57 +69,75 @@ class DeviceFailure:
     values: Sequence[int]
 
 
+_FILLED = 8
+"""Parts of a block that the host fills."""
+
+
 class Block:
     """The memory that the blocks of a launch share, on the GPU and as the host fills and reads it.
 
-    Parts in order, with what they are before a launch: arrays, symbols, the limit, and per block counters of
-    completed tasks, of checks and of flush points, failures and monitors.
+    Parts in order: arrays, symbols, the limit, completed tasks per block, tickets per pool, and per block
+    counters of checks and of flush points, and failures. The host fills these. Then the ring of the window,
+    which is 0 before a launch, and monitors, whose contents do not matter.
     """
 
-    def __init__(self, gpu: Gpu, num_arrays: int, num_symbols: int, blocks: int) -> None:
+    def __init__(self, gpu: Gpu, num_arrays: int, num_symbols: int, blocks: int, window: int) -> None:
         parts: list[tuple[str, np.dtype, int]] = [
             ("arrays", ARRAY, max(1, num_arrays)),
             ("symbols", np.dtype(np.int64), max(1, num_symbols)),
             ("limit", np.dtype(np.uint64), 1),
             ("completed", np.dtype(np.uint64), blocks),
+            ("tickets", np.dtype(np.uint64), MAX_POOLS),
             ("checked", np.dtype(np.uint64), blocks),
             ("flushed", np.dtype(np.uint64), blocks),
             ("failures", FAILURE, blocks),
+            ("done", np.dtype(np.uint64), window),
             ("monitors", MONITOR, blocks),
         ]
-        self.blocks, self.places, at = blocks, {}, 0
+        self.blocks, self.window, self.places, at = blocks, window, {}, 0
         for name, dtype, count in parts:
             self.places[name] = at
             at += dtype.itemsize * count
-        self.device, self.pinned = DeviceMemory(gpu, at), PinnedMemory(gpu, at)
+        # The host has the parts that it fills, and after them what a launch leaves: a graph runs it again.
+        self._left = self.places["done"]
+        self.device, self.pinned = DeviceMemory(gpu, at), PinnedMemory(gpu, self._left + 8 * (1 + blocks))
         every = np.ctypeslib.as_array(self.pinned.bytes)
         self.part = {
             name: every[self.places[name] :][: dtype.itemsize * count].view(dtype)
-            for name, dtype, count in parts
+            for name, dtype, count in parts[:_FILLED]
         }
+        self.left = every[self._left :].view(np.uint64)
         self.local: dict[int, DeviceMemory] = {}
         self.events = Event(gpu), Event(gpu)
 
     def clear(self) -> None:
         """Set what a launch finds."""
-        for name in ("completed", "checked", "flushed", "failures"):
+        for name in ("completed", "tickets", "checked", "flushed", "failures"):
             self.part[name].view(np.uint8)[...] = 0
         self.part["limit"][0] = NO_LIMIT
 
-    def argument(self, max_polls: int) -> np.ndarray:
+    def argument(self, max_polls: int, pools: Sequence[int], spans: int) -> bytes:
         """Return `Program` of program.hpp."""
-        base = self.device.address
-        names = ("arrays", "symbols", "limit", "completed", "checked", "flushed", "failures", "monitors")
-        return np.array([*(base + self.places[name] for name in names), max_polls], np.uint64)
+        names = ("arrays", "symbols", "limit", "completed", "tickets", "checked", "flushed", "done")
+        places = [self.address(name) for name in (*names, "failures", "monitors")]
+        firsts = [*pools, *[self.blocks] * (MAX_POOLS + 1 - len(pools)), len(pools)]
+        numbers = (max_polls, self.window, spans, MAX_SPANS if spans else 0)
+        return struct.pack(f"<14Q{len(firsts)}I", *places, *numbers, *firsts)
 
     def address(self, name: str) -> int:
         """Return where a part lies on the GPU."""
         return self.device.address + self.places[name]
 
-    def host(self, name: str) -> int:
-        """Return where the host has a part."""
+    @property
+    def host(self) -> int:
+        """Where the host has the parts that it fills."""
         assert self.pinned.address.value is not None
-        return self.pinned.address.value + self.places[name]
+        return self.pinned.address.value
+
+    @property
+    def host_left(self) -> int:
+        """Where the host finds what a launch leaves: the limit, and completed tasks per block."""
+        return self.host + self._left
 
 
 @record
@@ -152,10 +177,16 @@ class DeviceProgram:
             )
         cubin, self.was_built = build_cubin(code.text, gpu.architecture, cache)
         self._kernel, self.facts = gpu.load(cubin, ENTRY, THREADS, self.shared_bytes)
+        self._order = code.walk.order
         self._spare: deque[Block] = deque(maxlen=4)
 
     def launch(
-        self, arrays: Sequence[DeviceArray], symbols: Sequence[Value], blocks: int, stream: int
+        self,
+        arrays: Sequence[DeviceArray],
+        symbols: Sequence[Value],
+        blocks: int,
+        stream: int,
+        is_recorded: bool,
     ) -> DeviceLaunch:
         """Begin a run; the context of the GPU is current.
 
@@ -164,13 +195,18 @@ class DeviceProgram:
             symbols: one number per size and scalar.
             blocks: of the launch; they are resident together.
             stream: the stream that it is ordered in, as a number.
+            is_recorded: whether it records when tasks run.
+
+        Raises:
+            WrongValue: a pool of the schedule has no block.
         """
+        pools = self._order.pools(blocks)
         found = next((spare for spare in self._spare if spare.blocks == blocks), None)
         if found is not None:
             self._spare.remove(found)
-        block = found or Block(self.gpu, len(arrays), len(symbols), blocks)
+        block = found or Block(self.gpu, len(arrays), len(symbols), blocks, self._order.window)
         self._fill(block, arrays, symbols)
-        return DeviceLaunch(self, block, stream)
+        return DeviceLaunch(self, block, stream, pools, is_recorded)
 
     def _fill(self, block: Block, arrays: Sequence[DeviceArray], symbols: Sequence[Value]) -> None:
         for number, (row, array) in enumerate(zip(block.part["arrays"], arrays, strict=False)):
@@ -189,18 +225,19 @@ class DeviceProgram:
         """Keep the memory of a launch that has ended, for the next one."""
         self._spare.append(block)
 
-    def begin(self, block: Block, stream: c_void_p) -> None:
+    def begin(self, block: Block, stream: c_void_p, pools: Sequence[int], spans: int) -> None:
         """Enqueue a launch: what it finds, the kernel, and the copy of how it ended."""
         driver = self.gpu.driver
         block.clear()
-        until = block.places["monitors"]
-        driver.call("cuMemcpyHtoDAsync_v2", block.device.address, block.host("arrays"), until, stream)
-        argument = block.argument(MAX_POLLS)
-        pointers = (c_void_p * 1)(argument.ctypes.data)
+        until, ring = block.places["done"], 8 * block.window
+        driver.call("cuMemcpyHtoDAsync_v2", block.device.address, block.host, until, stream)
+        driver.call("cuMemsetD8Async", block.address("done"), 0, ring, stream)
+        argument = ctypes.create_string_buffer(block.argument(MAX_POLLS, pools, spans))
+        pointers = (c_void_p * 1)(ctypes.addressof(argument))
         grid = (block.blocks, 1, 1, THREADS, 1, 1)
         driver.call("cuLaunchCooperativeKernel", self._kernel, *grid, self.shared_bytes, stream, pointers)
-        num_bytes = block.places["checked"] - block.places["limit"]
-        driver.call("cuMemcpyDtoHAsync_v2", block.host("limit"), block.address("limit"), num_bytes, stream)
+        num_bytes = block.places["tickets"] - block.places["limit"]
+        driver.call("cuMemcpyDtoHAsync_v2", block.host_left, block.address("limit"), num_bytes, stream)
 
 
 def _local(block: Block, gpu: Gpu, number: int, num_bytes: int) -> int:
@@ -226,17 +263,21 @@ class DeviceLaunch:
         is_captured: whether the stream records a graph, so that the graph runs the program.
     """
 
-    def __init__(self, program: DeviceProgram, block: Block, stream: int) -> None:
+    def __init__(
+        self, program: DeviceProgram, block: Block, stream: int, pools: Sequence[int], is_recorded: bool
+    ) -> None:
         self._program, self._block, self._stream = program, block, c_void_p(stream)
         self._driver = program.gpu.driver
         self.blocks = block.blocks
         self.is_captured = is_capturing(program.gpu, stream)
+        self._spans = DeviceMemory(program.gpu, SPAN.itemsize * MAX_SPANS) if is_recorded else None
+        spans = 0 if self._spans is None else self._spans.address
         begin, end = (event.handle for event in block.events)
         if self.is_captured:
-            program.begin(block, self._stream)
+            program.begin(block, self._stream, pools, spans)
             return
         self._driver.call("cuEventRecord", begin, self._stream)
-        program.begin(block, self._stream)
+        program.begin(block, self._stream, pools, spans)
         self._driver.call("cuEventRecord", end, self._stream)
 
     @property
@@ -270,12 +311,22 @@ class DeviceLaunch:
     @property
     def tasks(self) -> int:
         """The tasks of a launch that has ended."""
-        return int(self._block.part["completed"].sum())
+        return int(self._block.left[1:].sum())
+
+    def spans(self) -> np.ndarray:
+        """Return when and where each task ran, as `SPAN`, of a recorded launch that has ended."""
+        assert self._spans is not None
+        found = np.empty(self.tasks, SPAN)
+        where, driver = (found.ctypes.data, self._spans.address, found.nbytes), self._driver
+        if len(found) > 0:
+            driver.call("cuMemcpyDtoHAsync_v2", *where, self._stream)
+            driver.call("cuStreamSynchronize", self._stream)
+        return found
 
     @property
     def has_stopped(self) -> bool:
         """Whether a launch that has ended did so early."""
-        return int(self._block.part["limit"][0]) != NO_LIMIT
+        return int(self._block.left[0]) != NO_LIMIT
 
     @property
     def milliseconds(self) -> float:

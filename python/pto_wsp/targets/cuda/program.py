@@ -33,6 +33,7 @@ from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.c_style.expressions import ExpressionWriter
 from pto_wsp.targets.c_style.spelling import function_name, scalar_name, scalar_type
 from pto_wsp.targets.cpu.emit import extent_bounds
+from pto_wsp.targets.cuda.order import TaskOrder
 from pto_wsp.targets.cuda.spelling import CudaSpelling
 from pto_wsp.targets.cuda.waits import EARLIER, ITERATIONS, LATEST, DeviceWait, device_waits
 from pto_wsp.types.dtype import DType, b1, u8
@@ -47,11 +48,13 @@ class DeviceWalk:
         text: the function `walk` in the namespace `pto::wsp::cuda`, which calls the kernels.
         sites: the tasks of the text, by the number that a failure names.
         places: what else can fail, by the number that a failure names.
+        order: which block runs a task.
     """
 
     text: str
     sites: tuple[w.Task, ...]
     places: tuple[tuple[str, Location | None], ...]
+    order: TaskOrder
 
 
 @record
@@ -71,7 +74,7 @@ def emit_walk(module: Module, target: str) -> DeviceWalk:
         NotYetSupported: it is a network.
     """
     writer = _WalkWriter(module, target)
-    return DeviceWalk(writer.text(), tuple(writer.sites), tuple(writer.places))
+    return DeviceWalk(writer.text(), tuple(writer.sites), tuple(writer.places), writer.order)
 
 
 class _WalkSpelling(CudaSpelling):
@@ -93,7 +96,9 @@ class _WalkWriter:
         self.waits = device_waits(module)
         self.fresh = Fresh()
         self.values: dict[Name, str] = {}
+        self.order = TaskOrder(module, target)
         self.scopes: list[_Scope] = []
+        self.loops: list[w.Loop] = []
         self.sites: list[w.Task] = []
         self.site_scopes: list[tuple[_Scope, ...]] = []
         self.labels: dict[str, int] = {}
@@ -193,8 +198,10 @@ class _WalkWriter:
         if loop.tile is not None:
             self._tile(loop, number, tile)
         self.scopes.append(_Scope(loop.var, var, number))
+        self.loops.append(loop)
         self.nodes(loop.body)
         self.scopes.pop()
+        self.loops.pop()
         self._dedent("}")
         if is_seq:
             self.out.line(f"run.set_floor(floor_{number});")
@@ -330,12 +337,29 @@ class _WalkWriter:
             if reads_element(e, self.written)
         }
         self.mark(f"{kernel.name}[{', '.join(map(expr_text, task.keys))}]", task.loc)
-        self.out.line("if (run.takes()) {")
+        self.out.line(f"if ({self._taken(task, site)}) {{")
         with self.out.indented():
             self._arguments(kernel, task, site, flushed)
             self._run(kernel, task, site)
         self.out.line("}")
         self.out.line(f"last_{site} = static_cast<int64_t>(run.next()) - 1;")
+
+    def _taken(self, task: w.Task, site: int) -> str:
+        """Return the call that numbers a task, and tells whether the block runs it."""
+        function, owner = self.order.taken(task, self.loops)
+        if owner is None:
+            return function
+        if reads_element(owner, self.written):
+            reason = "tasks write what its key reads: use a key of loops and sizes"
+            raise self.refused("the place of a task", reason, owner.loc or task.loc)
+        key = self.value(owner, f"the key {expr_text(owner)}", owner.loc or task.loc)
+        most = self.order.num_keys
+        if most > 0:
+            self.out.line(f"if ({key} < 0 || {key} >= {most}) {{")
+            self.out.line(f"  run.refuse_key({site}, {key});")
+            self.out.line("  return;")
+            self.out.line("}")
+        return f"{function}({key})"
 
     def _run(self, kernel: KernelFunction, task: w.Task, site: int) -> None:
         waits = self.waits[site]
@@ -351,6 +375,8 @@ class _WalkWriter:
             dim = kernel.block_dim
             self.out.line(f"for (uint32_t instance = 0; instance < {dim}; ++instance) {{")
             call = f"{function_name(kernel)}(views, scalars, run.context(instance, {dim}))"
+            if self.order.is_benchmark:
+                call = "0"
             self.out.line(f"  if (!run.returned({site}, {call})) return;")
             self.out.line("}")
             self.out.line("run.complete();")

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
-from pto_wsp.targets.base import R, Runnable, SourceTree, Target
+from pto_wsp.ir.schedule import Directive, Policy
+from pto_wsp.targets.base import R, Runnable, SourceTree, Support, Target
 from pto_wsp.targets.cpu.check import check_kernel
 from pto_wsp.targets.cpu.tree import headers_of
 from pto_wsp.targets.cuda.emit import DeviceCode, ProgramCode, emit_device_code, emit_program
 from pto_wsp.targets.cuda.group_by import is_group_by
+from pto_wsp.targets.cuda.order import support
 from pto_wsp.targets.cuda.readme import kernels_readme, program_readme
 
 
@@ -57,6 +59,10 @@ class CudaTarget(Target):
             UnsupportedByTarget, TilesTooLarge: as `check` raises them.
         """
         return emit_program(module, self._kernels(module.kernels), self.name)
+
+    def policies(self, policy: Policy[..., Directive]) -> Support:
+        """Return what the target makes of a directive."""
+        return support(policy)
 
     def runner(self, program: Runnable[R]) -> R:
         """Return a runner that launches the program's code on a GPU."""

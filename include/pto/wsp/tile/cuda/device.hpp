@@ -179,6 +179,40 @@ PTO_DEVICE_INLINE void lower_to(uint64_t* number, uint64_t value) {
 #endif
 }
 
+/// Adds 1 to a number in global memory; returns what it was.
+PTO_DEVICE_INLINE uint64_t take_ticket(uint64_t* number) {
+#if defined(__CUDACC__)
+  return atomicAdd(reinterpret_cast<unsigned long long*>(number), 1ull);
+#else
+  return __atomic_fetch_add(number, uint64_t{1}, __ATOMIC_RELAXED);
+#endif
+}
+
+/// The value of thread 0, in all threads of the block. All of them call it.
+PTO_DEVICE_INLINE uint64_t broadcast(uint64_t value) {
+#if defined(__CUDACC__)
+  __shared__ uint64_t slot;
+  if (threadIdx.x == 0) slot = value;
+  __syncthreads();
+  const uint64_t found = slot;
+  __syncthreads();
+  return found;
+#else
+  return emulation::broadcast(value);
+#endif
+}
+
+/// Nanoseconds of a clock that all blocks have.
+PTO_DEVICE_INLINE uint64_t clock_ns() {
+#if defined(__CUDACC__)
+  uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+#else
+  return emulation::clock_ns();
+#endif
+}
+
 /// Lets other blocks go on.
 PTO_DEVICE_INLINE void pause() {
 #if defined(__CUDACC__)

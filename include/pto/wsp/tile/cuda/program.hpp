@@ -2,10 +2,11 @@
 /// \file
 /// A program that the blocks of one launch run themselves.
 ///
-/// Every block walks the whole program and numbers its tasks in program order. Of B blocks, block b runs the
-/// tasks b, b + B, b + 2B, ... in this order and counts them. Task n is therefore complete when the counter
-/// of block n mod B exceeds n / B: a wait needs no memory per task. Each wait is for earlier tasks, so the
-/// oldest task that is not complete can always run, if all blocks of the launch are resident.
+/// Every block walks the whole program and numbers its tasks in program order. A block runs its tasks in
+/// this order: those that it claims by ticket, or those that the schedule gives it. With a window of W tasks,
+/// task n is complete when element n mod W of a ring exceeds n / W, and begins after task n - W: waits need
+/// memory for the window alone. Each wait is for earlier tasks, so the oldest task that is not complete can
+/// always run, if all blocks of the launch are resident.
 #pragma once
 
 #include "pto/wsp/tile/cuda/scalar.hpp"
@@ -89,6 +90,7 @@ enum class Cause : int32_t {
   kRegion,  ///< an argument of a task is outside its tensor, or does not fit its parameter
   kCheck,   ///< the check `code` of the kernel failed
   kStuck,   ///< a wait took too long: for tasks before `awaited`
+  kKey,     ///< the key `awaited` of the task names no block
 };
 
 struct Failure {
@@ -101,7 +103,13 @@ struct Failure {
   int32_t reserved;
 };
 
+/// When a task ran, in nanoseconds of `clock_ns`, and where.
+struct Span {
+  uint64_t begin, end, block;
+};
+
 inline constexpr uint64_t kNoLimit = UINT64_MAX, kAccepted = 1, kRefused = 2;
+inline constexpr int kMaxPools = 32;
 
 /// What the blocks of a launch share, in global memory. There is one counter of each kind, one failure and
 /// one monitor per block.
@@ -109,13 +117,27 @@ struct Program {
   const Array* arrays;
   const Scalar* symbols;
   uint64_t* limit;      ///< the order of the first failure; kNoLimit before the launch
-  uint64_t* completed;  ///< tasks; 0 before the launch
+  uint64_t* completed;  ///< tasks that the block has run; 0 before the launch
+  uint64_t* tickets;    ///< tasks that were claimed, per pool; 0 before the launch
   uint64_t* checked;    ///< kAccepted or kRefused after the arguments were checked; 0 before the launch
   uint64_t* flushed;    ///< flush points that were read; 0 before the launch
+  uint64_t* done;       ///< the ring of the window; 0 before the launch
   Failure* failures;    ///< zeros before the launch
   Monitor* monitors;    ///< values of failed checks
   uint64_t max_polls;   ///< of one wait, after which the run ends as stuck
+  uint64_t window;      ///< tasks of the ring
+  Span* spans;          ///< of the tasks before `max_spans`
+  uint64_t max_spans;   ///< 0: nothing is recorded
+  /// The first block of each pool. Those after the last pool are the number of blocks.
+  uint32_t pools[kMaxPools + 1];
+  uint32_t num_pools;
 };
+
+/// A number modulo a positive one, as in Python.
+PTO_DEVICE_INLINE int64_t modulo(int64_t a, int64_t b) {
+  const int64_t rest = a % b;
+  return rest < 0 ? rest + b : rest;
+}
 
 /// The walk of one block. All threads of the block make the same calls.
 /// \tparam kRuns whether tasks run; otherwise their arguments are checked, up to the first flush point
@@ -127,6 +149,7 @@ class Run {
     context_.workspace = nullptr;
     context_.workspace_bytes = 0;
     context_.monitor = program.monitors + block();
+    while (pool_ + 1 < kMaxPools && block() >= program.pools[pool_ + 1]) ++pool_;
   }
 
   PTO_DEVICE_INLINE const Array& array(int i) const { return program_.arrays[i]; }
@@ -134,8 +157,37 @@ class Run {
 
   /// The number of the next task.
   PTO_DEVICE_INLINE uint64_t next() const { return next_; }
-  /// Numbers a task; returns whether this block runs it.
-  PTO_DEVICE_INLINE bool takes() { return next_++ % blocks() == block(); }
+
+  // Each of these numbers a task, and returns whether this block runs it. While arguments are checked, blocks
+  // take turns.
+
+  PTO_DEVICE_INLINE bool takes_turn() { return next_++ % blocks() == block(); }
+  /// The task is for a block by its number.
+  PTO_DEVICE_INLINE bool takes_of(int64_t owner) {
+    return !kRuns ? takes_turn() : (++next_, modulo(owner, blocks()) == block());
+  }
+  /// The tasks before the first bound are for block 0, those before the second one for block 1, ...
+  template <int kBounds>
+  PTO_DEVICE_INLINE bool takes_part(const uint64_t (&bounds)[kBounds]) {
+    int64_t owner = 0;
+    for (int k = 0; k < kBounds; ++k) owner += bounds[k] <= next_;
+    return takes_of(owner);
+  }
+  /// The task is for the block that claims it, of the pool with the number of its key.
+  PTO_DEVICE bool claims_of(int64_t key) {
+    if constexpr (!kRuns) return takes_turn();
+    ++next_;
+    const int pool = static_cast<int>(modulo(key, program_.num_pools));
+    if (pool != pool_) return false;
+    if (!has_ticket_) ticket_ = broadcast(thread() == 0 ? take_ticket(program_.tickets + pool) : 0);
+    has_ticket_ = num_in_pool_++ != ticket_;
+    return !has_ticket_;
+  }
+
+  /// The key of the task that comes next names no block.
+  PTO_DEVICE void refuse_key(int32_t site, int64_t key) {
+    end({2 * next_, next_, static_cast<uint64_t>(key), Cause::kKey, site, 0, 0});
+  }
 
   /// All later tasks wait for all tasks so far, until the floor is set back.
   PTO_DEVICE_INLINE uint64_t floor() const { return floor_; }
@@ -153,14 +205,13 @@ class Run {
   template <int kPoints>
   PTO_DEVICE bool wait(int32_t site, uint64_t until, const int64_t (&points)[kPoints]) {
     const uint64_t most = until > floor_ ? until : floor_;
-    return await(2 * next_ - 1, site, most, [&] {
+    const bool is_next = await(2 * next_ - 1, site, most, [&] {
       bool waits = misses(most);
-      for (int k = thread(); k < kPoints; k += threads()) {
-        const uint64_t number = static_cast<uint64_t>(points[k]);
-        waits |= points[k] >= 0 && acquire(program_.completed + number % blocks()) <= number / blocks();
-      }
-      return waits;
+      PTO_EACH(k, kPoints) waits |= points[k] >= 0 && !is_done(static_cast<uint64_t>(points[k]));
+      return waits || (next_ > program_.window && !is_done(next_ - 1 - program_.window));
     });
+    if (is_next && next_ <= program_.max_spans) begin_ = clock_ns();
+    return is_next;
   }
 
   /// Waits until all blocks have read the flush points so far: their elements may then be written.
@@ -209,7 +260,11 @@ class Run {
   /// The task that was just numbered is complete.
   PTO_DEVICE void complete() {
     ++num_completed_;
-    if (thread() == 0) release(program_.completed + block(), num_completed_);
+    if (thread() != 0) return;
+    const uint64_t number = next_ - 1;
+    if (number < program_.max_spans) program_.spans[number] = {begin_, clock_ns(), block()};
+    release(program_.completed + block(), num_completed_);
+    release(program_.done + number % program_.window, number / program_.window + 1);
   }
 
   /// Waits until all blocks have checked their tasks. False if one has refused something. A run that another
@@ -230,14 +285,18 @@ class Run {
   }
 
  private:
-  /// Whether one of the tasks before `until` that this thread looks after is not complete.
-  PTO_DEVICE_INLINE bool misses(uint64_t until) const {
-    bool found = false;
-    PTO_EACH(b, blocks()) {
-      const uint64_t of_block = until > uint64_t(b) ? (until - uint64_t(b) - 1) / blocks() + 1 : 0;
-      found |= acquire(program_.completed + b) < of_block;
+  PTO_DEVICE_INLINE bool is_done(uint64_t number) const {
+    return acquire(program_.done + number % program_.window) > number / program_.window;
+  }
+  /// Whether one of the tasks before `until` is not complete. All threads call it, and remember those that
+  /// are.
+  PTO_DEVICE_INLINE bool misses(uint64_t until) {
+    while (num_known_ < until) {
+      const uint64_t number = num_known_ + uint64_t(thread()), after = num_known_ + uint64_t(threads());
+      if (any(number < until && !is_done(number))) return true;
+      num_known_ = after < until ? after : until;
     }
-    return found;
+    return false;
   }
 
   template <class Waits>
@@ -263,7 +322,10 @@ class Run {
   const Program program_;
   TaskContext context_;
   uint64_t next_ = 0, floor_ = 0, num_completed_ = 0, num_flushed_ = 0;
-  bool has_ended_ = false;
+  uint64_t num_known_ = 0;  ///< all tasks before are known to be complete
+  uint64_t ticket_ = 0, num_in_pool_ = 0, begin_ = 0;
+  int pool_ = 0;
+  bool has_ended_ = false, has_ticket_ = false;
 };
 
 /// The tasks of the first `count` iterations of a loop that began with task `begin` and makes `per` tasks in

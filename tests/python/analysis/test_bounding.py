@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 
@@ -95,14 +97,11 @@ def random_body(rng: Draw, names: list[str], depth: int) -> tuple[w.Node, ...]:
 
 
 def test_no_region_reaches_further() -> None:
-    are_bounded: list[bool] = []
-
     @tries(1200)
     @given(DRAWS)
     def check(draw: Draw) -> None:
         workload = function(*random_body(draw, ["n", "m"], 3))
         needed = extent_needed(workload, "x", 0)
-        are_bounded.append(needed is not None)
         for n, m in ((0, 0), (1, -2), (3, 2)) if needed is not None else ():
             assert needed is not None
             try:
@@ -113,7 +112,11 @@ def test_no_region_reaches_further() -> None:
             assert evaluate(needed, {"n": n, "m": m}) >= found, (workload, needed, n, m)
 
     check()
-    assert sum(are_bounded) > len(are_bounded) // 3
+
+
+def test_a_third_of_random_regions_is_bounded() -> None:
+    workloads = [function(*random_body(random.Random(seed), ["n", "m"], 3)) for seed in range(60)]
+    assert sum(extent_needed(workload, "x", 0) is not None for workload in workloads) > 20
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.options import run_options
 from pto_wsp.support.record import replace
 from tests.python.lower.test_lower_workload_to_bytecode import lower
-from tests.python.schedule.test_effects import CORES, SHAPE, STEPS, counter
+from tests.python.schedule.steps import CORES, SHAPE, STEPS, counter
 from tests.python.schedule.toy import Toy
 
 POLICIES = [(kind, policy) for kind in DIRECTIVES.values() for policy in kind.policies.values()]

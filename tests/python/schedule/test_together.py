@@ -27,7 +27,7 @@ from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.lang.schedule.registry import DIRECTIVES, every_kind
 from pto_wsp.runtime.trace import TaskEvent, Trace
 from tests.generators.drawing import DRAWS, Draw, tries
-from tests.python.schedule.test_effects import STEPS, counter, most_in_flight, one_at_a_time, run
+from tests.python.schedule.steps import STEPS, counter, most_in_flight, one_at_a_time, run
 
 TASKS = 61
 RATE = 50_000

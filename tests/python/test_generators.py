@@ -18,6 +18,7 @@ GENERATORS: dict[str, tuple[Callable[[Draw], str], str]] = {
 """What writes a program, and what the program of each must not have for its test to pass."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GENERATORS)
 def test_what_fails_is_made_smaller(name: str) -> None:
     write, unwanted = GENERATORS[name]

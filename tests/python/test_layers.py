@@ -8,12 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "python" / "pto_wsp"
+from tests.sources import PACKAGE, tree
 
 # From the bottom up; a module imports its own line and those above it. "" is the package's own __init__.
 ORDER = (
@@ -138,16 +139,17 @@ def own_targets(statement: ast.stmt) -> Iterator[str]:
 
 
 def imports_of(module: str) -> list[Import]:
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     return [
         Import(module, target, statement.lineno, deferred)
-        for statement, deferred in import_statements(tree)
+        for statement, deferred in import_statements(tree(MODULES[module]))
         for target in own_targets(statement)
         if (module, target) != HOOK
     ]
 
 
-IMPORTS = [found for module in MODULES for found in imports_of(module)]
+@cache
+def imports() -> list[Import]:
+    return [found for module in MODULES for found in imports_of(module)]
 
 
 def report(found: list[Import]) -> str:
@@ -160,13 +162,13 @@ def test_every_module_has_a_layer() -> None:
 
 
 def test_imports_go_down() -> None:
-    upward = [i for i in IMPORTS if RANK[layer_of(i.imported)] > RANK[layer_of(i.importer)]]
+    upward = [i for i in imports() if RANK[layer_of(i.imported)] > RANK[layer_of(i.importer)]]
     assert not upward, report(upward)
 
 
 def test_only_planner_and_runtime_use_the_native_module() -> None:
     users = [
-        i for i in IMPORTS if layer_of(i.imported) == "_native" and layer_of(i.importer) not in NATIVE_USERS
+        i for i in imports() if layer_of(i.imported) == "_native" and layer_of(i.importer) not in NATIVE_USERS
     ]
     assert not users, report(users)
 
@@ -174,7 +176,7 @@ def test_only_planner_and_runtime_use_the_native_module() -> None:
 @pytest.mark.parametrize("level", ["layers", "modules"])
 def test_no_import_cycles(level: str) -> None:
     graph: dict[str, set[str]] = {}
-    for i in IMPORTS:
+    for i in imports():
         pair = (
             (i.importer, i.imported) if level == "modules" else (layer_of(i.importer), layer_of(i.imported))
         )
@@ -189,7 +191,7 @@ def test_no_import_cycles(level: str) -> None:
 def test_class_names_are_unique_or_private() -> None:
     owners: dict[str, list[str]] = {}
     for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 owners.setdefault(node.name, []).append(module)
     shared = {name: modules for name, modules in owners.items() if len(modules) > 1}
@@ -197,9 +199,9 @@ def test_class_names_are_unique_or_private() -> None:
 
 
 def test_imports_inside_functions_are_listed() -> None:
-    hidden = [i for i in IMPORTS if i.deferred and (i.importer, i.imported) not in DEFERRED]
+    hidden = [i for i in imports() if i.deferred and (i.importer, i.imported) not in DEFERRED]
     assert not hidden, report(hidden)
-    unused = DEFERRED - {(i.importer, i.imported) for i in IMPORTS if i.deferred}
+    unused = DEFERRED - {(i.importer, i.imported) for i in imports() if i.deferred}
     assert not unused, f"listed but gone: {unused}"
 
 
@@ -233,9 +235,3 @@ def test_importing_the_package_costs_little_more_than_numpy(tmp_path: Path) -> N
         numpy_s, own_s = map(float, done.stdout.split())
         ratios.append(own_s / numpy_s)
     assert min(ratios[1:]) < 1.3, ratios
-
-
-def test_sources_are_python_3_11() -> None:
-    for root in ("python", "tests", "examples", "benchmarks", "docs"):
-        for path in sorted((PACKAGE.parents[1] / root).rglob("*.py")):
-            ast.parse(path.read_text(encoding="utf-8"), filename=str(path), feature_version=(3, 11))

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "python" / "pto_wsp"
+from tests.sources import PACKAGE, tree
 
 ALLOWED: dict[tuple[str, str], str] = {}
 """Matches that may ignore the rest, as (file, subject), with the reason."""
 
 
-def ignored(source: str) -> list[str]:
+def ignored(source: ast.AST) -> list[str]:
     """Return the subjects of matches whose last case is `case _` without any effect."""
     found: list[str] = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(source):
         if isinstance(node, ast.Match):
             last = node.cases[-1]
             is_wildcard = isinstance(last.pattern, ast.MatchAs) and last.pattern.name is None
@@ -33,11 +32,11 @@ def _does_something(stmt: ast.stmt) -> bool:
 @pytest.mark.parametrize("body", ["pass", "return", "continue"])
 def test_a_silent_default_is_found(body: str) -> None:
     source = "def f(nodes):\n for n in nodes:\n  match n:\n   case _:\n    {}\n"
-    assert ignored(source.format(body)) == ["n"]
-    assert ignored(source.format("assert_never(n)")) == []
+    assert ignored(ast.parse(source.format(body))) == ["n"]
+    assert ignored(ast.parse(source.format("assert_never(n)"))) == []
 
 
 def test_no_match_of_the_package_ignores_the_rest_silently() -> None:
     files = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
-    found = {(name, subject) for name, path in files.items() for subject in ignored(path.read_text())}
+    found = {(name, subject) for name, path in files.items() for subject in ignored(tree(path))}
     assert found == set(ALLOWED)

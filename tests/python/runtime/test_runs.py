@@ -166,6 +166,7 @@ def test_arrays_of_an_unfinished_run_are_refused() -> None:
 
 def test_a_call_in_another_thread_is_named() -> None:
     x = zeros()
+    CPU(X=x, k=0)
 
     def call() -> None:
         with pytest.raises(RunInterrupted):
@@ -175,12 +176,14 @@ def test_a_call_in_another_thread_is_named() -> None:
     thread.start()
     while x[0, 0] == 0:
         time.sleep(0.001)
-    with pytest.raises(ArraysInFlight) as caught:
-        CPU.submit(X=x, k=1)
+    try:
+        with pytest.raises(ArraysInFlight) as caught:
+            CPU.submit(X=x, k=1)
+    finally:
+        CPU.cancel()
+        thread.join()
     (_, place), *_ = caught.value.notes
     assert place is not None and place.source_line() == "            CPU(X=x, k=ENDLESS)"
-    CPU.cancel()
-    thread.join()
 
 
 def test_calls_of_one_program_wait_for_each_other() -> None:

@@ -91,7 +91,7 @@ def test_four_times_the_statements_take_four_times_the_calls(
 ) -> None:
     emit(load(tmp_path / "warm.py", source(2)))
     counts = []
-    for n in (30, 120):
+    for n in (20, 80):
         path = tmp_path / f"{source.__name__}_{n}.py"
         path.write_text(source(n))
         counts.append(calls_of(lambda path=path: emit(load(path, path.read_text()))))
@@ -100,7 +100,7 @@ def test_four_times_the_statements_take_four_times_the_calls(
 
 def test_four_times_the_text_takes_four_times_the_calls(tmp_path: Path) -> None:
     counts = []
-    for n in (30, 120):
+    for n in (20, 80):
         text = str(load(tmp_path / f"text_{n}.py", loops(n)).compile("interp").module)
         counts.append(calls_of(lambda text=text: parse(text)))
     assert counts[1] <= 4.4 * counts[0], counts

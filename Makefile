@@ -73,7 +73,7 @@ $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64: test-cpp-%:
 	  $$([ $* = thread ] && setarch -R true 2>/dev/null && echo setarch -R) ctest --test-dir $$tree -j $(if $(SLOW),1,$(JOBS)) --output-on-failure --no-tests=error \
 	    | grep -vE '^(Internal ctest|Test project| +Start|$$)'
 
-check: build/installed.dev ## format, lint, types, layers, Python 3.11 syntax, generated documents, English
+check: build/installed.dev ## format, lint, types, layers, generated documents, English
 	@ruff format --check --quiet . || { echo 'run `make format`'; exit 1; }
 	@ruff check --quiet .
 	@clang-format --dry-run -Werror $(CPP_FILES)

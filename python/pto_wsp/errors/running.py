@@ -354,6 +354,15 @@ class NanWritten(RunError):
     hint = "run the task alone with `program.task({task}).run(...)`, and look inside with `pto.print`"
 
 
+class ElementNotStored(RunError):
+    """A task that leaves an element of an output as it was, found by `check="values"`."""
+
+    code = "element-not-stored"
+    template = "kernel `{kernel}` does not store `{param}[{index}]`, an element of its output"
+    label = "{detail}"
+    hint = "store every element of an output, or declare `{param}` InOut"
+
+
 class NoSuchTask(RunError):
     """A task that is chosen by a number or name that no task, or more than one, has."""
 

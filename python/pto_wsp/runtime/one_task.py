@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 
-from pto_wsp.errors import NanWritten, NoSuchTask, ValuesDiffer, WrongValue
+from pto_wsp.errors import ElementNotStored, NanWritten, NoSuchTask, ValuesDiffer, WrongValue
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.interp.regions import scope_text
 from pto_wsp.interp.workload import BoundTask, TensorReader, expand, run_workload, task_text
 from pto_wsp.ir.check_texts import scalar_text
-from pto_wsp.ir.kernel import IN, OUT, KernelFunction
+from pto_wsp.ir.kernel import IN, OUT, KernelFunction, Param
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.location import caller_location
@@ -133,26 +134,33 @@ def compare_values(module: Module, arrays: Arrays, sizes: Mapping[str, Value], c
     Raises:
         ValuesDiffer: an output of a task is not what its kernel means in numpy.
         NanWritten: a task has written a NaN, and none of its inputs holds one.
+        ElementNotStored: a task has left an element of an output as it was.
         NoReference: a kernel is C++ without a reference.
         RunError: as in a run.
     """
 
     def both(kernel: KernelFunction, args: Arguments, workspace: int, number: int) -> None:
-        meant = [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args]
-        views = ((p, arg) for p, arg in zip(kernel.params, args, strict=True) if isinstance(arg, np.ndarray))
-        has_nan = any(param.role != OUT and _first_nan(arg) is not None for param, arg in views)
+        pairs: list[tuple[Param, Any]] = list(zip(kernel.params, map(copy, args), strict=True))
+        meant = [_flipped(arg) if param.role == OUT else copy(arg) for param, arg in pairs]
+        has_nan = any(param.role != OUT and _first_nan(arg) is not None for param, arg in pairs)
         call(kernel, args, workspace, number)
         run_kernel(kernel, meant, task=number, write=lambda text: None)
-        for param, found, expected in zip(kernel.params, args, meant, strict=True):
-            if param.role == IN or not isinstance(found, np.ndarray):
-                continue
-            assert isinstance(expected, np.ndarray) and param.type.dtype is not None
-            at = _first_difference(found, expected, param.type.dtype)
-            if at is not None:
-                raise walk.differs(param.name, at, _text(found[at]), _text(expected[at]))
-            nan = None if has_nan else _first_nan(found)
-            if nan is not None:
-                raise walk.writes_nan(param.name, nan)
+        for (param, before), found, expected in zip(pairs, args, meant, strict=True):
+            if param.role != IN:
+                compare(param, before, found, expected, has_nan)
+
+    def compare(param: Param, before: Any, found: Any, expected: Any, has_nan: bool) -> None:
+        assert param.type.dtype is not None
+        if param.role == OUT:
+            kept = _first(_same(found, before) & _same(expected, _flipped(before)))
+            if kept is not None:
+                raise walk.keeps(param.name, kept)
+        at = _first_difference(found, expected, param.type.dtype)
+        if at is not None:
+            raise walk.differs(param.name, at, _text(found[at]), _text(expected[at]))
+        nan = None if has_nan else _first_nan(found)
+        if nan is not None:
+            raise walk.writes_nan(param.name, nan)
 
     walk = _Walk(module, both)
     return run_workload(module, arrays, sizes, walk.call, walk.see)
@@ -199,6 +207,16 @@ class _Walk:
             loc=self.task.node.loc,
         )
 
+    def keeps(self, param: str, index: tuple[int, ...]) -> ElementNotStored:
+        """Return the error of an element of an output that is as it was."""
+        return ElementNotStored(
+            kernel=self.task.node.kernel,
+            param=param,
+            index=", ".join(map(str, index)),
+            detail=self.where,
+            loc=self.task.node.loc,
+        )
+
     @property
     def where(self) -> str:
         """The task and its iteration."""
@@ -217,9 +235,24 @@ def _first_difference(found: np.ndarray, expected: np.ndarray, dtype: DType) -> 
     return _first(~is_equal)
 
 
-def _first_nan(array: np.ndarray) -> tuple[int, ...] | None:
-    is_float = array.dtype.kind not in "iub"
-    return _first(np.isnan(array.astype(np.float64))) if is_float else None
+def _flipped(array: np.ndarray) -> np.ndarray:
+    """Return other elements than those of an array, each of them."""
+    return ~array if array.dtype == bool else (~_bytes(array)).view(array.dtype)[..., 0]
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return which elements have the same bytes."""
+    return (_bytes(a) == _bytes(b)).all(axis=-1)
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array)[..., np.newaxis].view(np.uint8)
+
+
+def _first_nan(array: np.ndarray | Value) -> tuple[int, ...] | None:
+    if not isinstance(array, np.ndarray) or array.dtype.kind in "iub":
+        return None
+    return _first(np.isnan(array.astype(np.float64)))
 
 
 def _first(which: np.ndarray) -> tuple[int, ...] | None:

@@ -204,7 +204,7 @@ class Program:
             IterationsConflict, InstancesConflict: the check found something.
             EdgesMissing: the schedule is `Deps.explicit()`, and edges do not order all tasks that conflict.
             RowsNotKnown: the check cannot tell; the run is right all the same.
-            ValuesDiffer, NanWritten: `check="values"` found something; earlier tasks have run.
+            ValuesDiffer, NanWritten, ElementNotStored: `check="values"` found it; earlier tasks have run.
             NoReference: `check="values"`, and a kernel in C++ has no reference.
         """
         bound, request, scheduled = self._request(

@@ -3,8 +3,25 @@
 import numpy as np
 import pytest
 
-from pto_wsp import DenseDyn, In, InOut, Out, P, Tensor, Tile, f32, i32, kernel, pto, workload
+from pto_wsp import (
+    DYN,
+    DenseDyn,
+    In,
+    InOut,
+    Out,
+    P,
+    Scalar,
+    Tensor,
+    Tile,
+    f32,
+    i32,
+    i64,
+    kernel,
+    pto,
+    workload,
+)
 from pto_wsp.errors import (
+    ElementNotStored,
     KernelFailed,
     NanWritten,
     NoReference,
@@ -13,6 +30,7 @@ from pto_wsp.errors import (
     ValuesDiffer,
     WrongValue,
 )
+from pto_wsp.types import DTYPES, DType
 
 TARGETS = ("cpu", "interp")
 
@@ -97,6 +115,60 @@ def test_the_first_task_that_makes_a_nan_is_named() -> None:
         program.run(X=x, Y=y, k=1, check="values")
     x[2] = np.nan  # then it was given one
     program.run(X=x, Y=y, k=1, check="values")
+
+
+def store_most(y: np.ndarray) -> None:
+    y[:3] = 1
+
+
+@kernel
+def store_rows(y: Out[Tensor[f32, DYN, 8]], rows: Scalar[i64]):
+    for r in pto.tiles(rows, 2):
+        pto.store(y[r], 1.0)
+
+
+@kernel(cpp_src="for (int i = 0; i < 3; ++i) for (int j = 0; j < 8; ++j) y(i, j) = 1;", reference=store_most)
+def store_three(y: Out[Tensor[f32, DYN, 8]]): ...
+
+
+@workload
+def parts(Y: Tensor[f32, "n", 5, 8], rows: DenseDyn, in_cpp: DenseDyn):
+    for i in P("n"):
+        with P.when(in_cpp != 0):
+            store_three[i](y=Y[i])
+        with P.otherwise():
+            store_rows[i](y=Y[i], rows=rows)
+
+
+@pytest.mark.parametrize("old", [0.0, 1.0, np.nan])
+def test_an_element_that_keeps_its_old_value_is_named(old: float) -> None:
+    """Whatever the value, that which the kernel stores elsewhere too."""
+    program = parts.compile("cpu")
+    for rows, in_cpp, row in ((3, 0, 3), (0, 1, 3), (0, 0, 0)):
+        y = np.full((2, 5, 8), old, np.float32)
+        with pytest.raises(ElementNotStored, match=rf"does not store `y\[{row}, 0\]`") as caught:
+            program.run(Y=y, rows=rows, in_cpp=in_cpp, check="values")
+        assert caught.value.caret_text == "in task 0 in iteration i = 0"
+    program.run(Y=y, rows=5, in_cpp=0, check="values")
+    assert (y == 1).all()
+
+
+@pytest.mark.parametrize("dtype", [t for t in DTYPES.values() if t.name not in ("f64", "u64")], ids=str)
+def test_an_element_of_each_type_that_is_not_stored_is_found(dtype: DType) -> None:
+    @kernel
+    def copy(x: In[Tensor[dtype, DYN, 8]], y: Out[Tensor[dtype, DYN, 8]], rows: Scalar[i64]):  # pyright: ignore
+        for r in pto.tiles(rows, 1):
+            pto.store(y[r], pto.load(x[r]))
+
+    @workload
+    def copies(X: Tensor[dtype, 3, 8], Y: Tensor[dtype, 3, 8], rows: DenseDyn):  # pyright: ignore
+        copy(x=X, y=Y, rows=rows)
+
+    x, y = np.zeros((3, 8), dtype.to_numpy()), np.zeros((3, 8), dtype.to_numpy())
+    program = copies.compile("cpu")
+    with pytest.raises(ElementNotStored, match=r"`y\[2, 0\]`"):
+        program.run(X=x, Y=y, rows=2, check="values")
+    program.run(X=x, Y=y, rows=3, check="values")
 
 
 def double(x: np.ndarray) -> None:

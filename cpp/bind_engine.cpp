@@ -313,16 +313,18 @@ nb::tuple places(const trace::RunRecord& record) {
 /// A run that was submitted, with all that it refers to.
 class PythonRun {
  public:
+  /// \param earlier  the runs before it in its session, or null: it is of none
   PythonRun(Executable& executable, bool has_native, nb::tuple arrays,
             const std::vector<std::optional<int64_t>>& symbols, sched::RunOptions options,
-            nb::object progress)
+            nb::object progress, const std::vector<const SubmittedRun*>* earlier)
       : arrays_(arrays), listener_(std::move(progress)) {
     listener_.listen(options);
     if (has_native) watch_.emplace();
     const ActiveCalls::Call call;
     try {
       const nb::gil_scoped_release released;
-      run_ = executable.submit(arrays_.refs(), symbols, options);
+      run_ = earlier == nullptr ? executable.submit(arrays_.refs(), symbols, options)
+                                : executable.submit_after(*earlier, arrays_.refs(), symbols, options);
     } catch (const EngineError&) {
       listener_.raise();
       throw;
@@ -348,6 +350,8 @@ class PythonRun {
   void cancel() { run_->cancel(); }
   bool is_done() const { return run_->is_done(); }
   uint64_t number() const { return run_->number(); }
+  /// Null if it has to begin after earlier ones.
+  const SubmittedRun* submitted() const { return run_.get(); }
 
  private:
   const python::BoundArrays arrays_;
@@ -385,10 +389,15 @@ class PythonExecutable {
 
   std::unique_ptr<PythonRun> submit(nb::tuple arrays, nb::tuple scalars, uint32_t workers, int trace,
                                     uint64_t jitter, bool tracks, bool check, sched::RunOptions options,
-                                    nb::object progress, int64_t time_limit_ns) {
+                                    nb::object progress, int64_t time_limit_ns,
+                                    const std::optional<std::vector<const PythonRun*>>& earlier) {
     complete(options, workers, trace, jitter, tracks, check, time_limit_ns);
-    return std::make_unique<PythonRun>(executable_, has_native_, arrays, to_symbols(scalars), options,
-                                       std::move(progress));
+    std::vector<const SubmittedRun*> runs;
+    for (const PythonRun* run : earlier.value_or(std::vector<const PythonRun*>()))
+      runs.push_back(run->submitted());
+    auto run = std::make_unique<PythonRun>(executable_, has_native_, arrays, to_symbols(scalars), options,
+                                           std::move(progress), earlier ? &runs : nullptr);
+    return run->submitted() != nullptr ? std::move(run) : nullptr;
   }
 
   void cancel() { executable_.cancel(); }
@@ -520,7 +529,7 @@ void bind_engine(nb::module_& module) {
       .def("submit", &PythonExecutable::submit, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
            nb::arg("trace") = 0, nb::arg("jitter") = 0, nb::arg("tracks") = false, nb::arg("check") = false,
            nb::arg("options") = sched::RunOptions{}, nb::arg("progress") = nb::none(),
-           nb::arg("time_limit_ns") = 0)
+           nb::arg("time_limit_ns") = 0, nb::arg("earlier").none() = nb::none())
       .def("simulate", &PythonExecutable::simulate, nb::arg("arrays"), nb::arg("scalars"), nb::arg("options"),
            nb::arg("machine"), nb::arg("find"), nb::arg("matters"), nb::arg("flushed"),
            nb::arg("records_times"), nb::arg("latencies"))

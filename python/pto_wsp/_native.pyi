@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -476,8 +476,15 @@ class Executable:
         options: RunOptions = ...,
         progress: Callable[[int], object] | None = None,
         time_limit_ns: int = 0,
-    ) -> Run:
+        earlier: Sequence[Run] | None = None,
+    ) -> Run | None:
         """Bind, check and begin a run; the parameters are those of `run`. `progress` is called by any thread.
+
+        `earlier` holds runs of a session. The run seems to begin after them: its tasks wait for those of
+        their tasks that conflict with them. Later runs can follow the run only if this is not None.
+
+        Returns:
+            The run. None if it must begin after `earlier` runs: tasks cannot be compared, or one has failed.
 
         Raises:
             EngineError: as `run` raises before anything has run; `arrays-in-flight`.

@@ -66,10 +66,35 @@ class SubmittedRun {
     launch_.options = options;
   }
 
+  /// Lets the run begin while `earlier` runs are under way, and later runs begin while this one is. False if
+  /// it must begin after one of them.
+  bool follow(const std::vector<const SubmittedRun*>& earlier) {
+    completions_ = std::make_shared<sched::Completions>();
+    launch_.options.completions = completions_.get();
+    imports_ = std::make_shared<sched::Imports>(core_->program(), arrays_);
+    for (const SubmittedRun* run : earlier) {
+      if (run->completions_ == nullptr) return false;
+      const bool is_done = run->is_done();
+      if (run->completions_->has_failed()) return false;
+      if (is_done) continue;
+      if (launch_.options.keeps_graph() || !imports_->add(run->as_earlier())) return false;
+      ordered_.push_back(&run->flight_);
+    }
+    if (imports_->num_slices() == 0) {
+      imports_.reset();
+    } else {
+      launch_.options.imports = imports_.get();
+      launch_.options.tracks = true;
+    }
+    return true;
+  }
+
+  sched::EarlierRun as_earlier() const { return {launch_.prepared->plan, arrays_, *completions_}; }
+
   void begin(const std::vector<bind::ArrayRef>& arrays, const std::vector<std::optional<int64_t>>& symbols) {
     const InFlight::Question is_interrupted = launch_.options.is_interrupted;
     bind::Arguments arguments = core_->bind(arrays, symbols, flight_, is_interrupted);
-    const bool has_waited = InFlight::instance().add(flight_, is_interrupted);
+    const bool has_waited = InFlight::instance().add(flight_, is_interrupted, ordered_);
     is_in_flight_ = true;
     // The run before may have written deciding elements.
     if (has_waited) arguments = core_->bind(arrays, symbols, flight_, is_interrupted);
@@ -114,6 +139,9 @@ class SubmittedRun {
   Flight flight_;
   bool is_in_flight_ = false;
   detail::Core::Launch launch_;
+  std::shared_ptr<sched::Completions> completions_;
+  std::shared_ptr<sched::Imports> imports_;
+  std::vector<const Flight*> ordered_;  ///< flights of earlier runs that the run conflicts with
   std::shared_ptr<sched::Crew> crew_;
   std::mutex mutex_;
   std::optional<RunResult> result_;
@@ -144,6 +172,21 @@ class Executable {
     std::unique_ptr<SubmittedRun> run(new SubmittedRun(core_, false, arrays, checked(options)));
     run->begin(arrays, symbols);
     run->crew_->offer();
+    return run;
+  }
+
+  /// Submits a run as if it began after `earlier` ones: its tasks wait for the tasks of them that they
+  /// conflict with. Null if the runs cannot be compared task by task, or an earlier one has failed: then it
+  /// must begin after them. It is cancelled if one of them fails later.
+  std::unique_ptr<SubmittedRun> submit_after(const std::vector<const SubmittedRun*>& earlier,
+                                             const std::vector<bind::ArrayRef>& arrays,
+                                             const std::vector<std::optional<int64_t>>& symbols,
+                                             const sched::RunOptions& options) {
+    std::unique_ptr<SubmittedRun> run(new SubmittedRun(core_, false, arrays, checked(options)));
+    if (!run->follow(earlier)) return nullptr;
+    run->begin(arrays, symbols);
+    run->crew_->offer();
+    if (run->imports_ != nullptr) run->imports_->follow();
     return run;
   }
 

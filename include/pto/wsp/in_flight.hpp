@@ -66,14 +66,15 @@ class InFlight {
   /// Gives a flight a number. Throws `arrays-in-flight` if it writes memory that an unfinished run uses, or
   /// uses memory that one writes. A call waits for a conflicting call of the same program instead, and throws
   /// `run-cancelled` where `is_interrupted`, which may be null, says so. Returns whether it has waited.
-  bool add(Flight& flight, Question is_interrupted) {
+  /// Conflicts with `ordered` flights are left to the run.
+  bool add(Flight& flight, Question is_interrupted, const std::vector<const Flight*>& ordered = {}) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (is_closed_) throw EngineError("process-exit", "the process is exiting");
     if (is_left(flight.program_)) throw at_fork();
     flight.number_ = ++num_flights_;
     flights_.reserve(flights_.size() + 1);
     bool has_waited = false;
-    while (const std::optional<Conflict> conflict = find_conflict(flight)) {
+    while (const std::optional<Conflict> conflict = find_conflict(flight, ordered)) {
       const Flight& other = *conflict->other;
       if (!flight.is_call_ || !other.is_call_ || flight.program_ != other.program_) throw error_of(*conflict);
       wait_for_change(lock, flight, is_interrupted);
@@ -188,9 +189,10 @@ class InFlight {
     size_t tensor, other_tensor;
   };
 
-  std::optional<Conflict> find_conflict(const Flight& flight) const {
+  std::optional<Conflict> find_conflict(const Flight& flight,
+                                        const std::vector<const Flight*>& ordered) const {
     for (const Flight* other : flights_) {
-      if (is_done(*other)) continue;
+      if (is_done(*other) || std::find(ordered.begin(), ordered.end(), other) != ordered.end()) continue;
       for (size_t i = 0; i < flight.arrays_.size(); ++i) {
         for (size_t j = 0; j < other->arrays_.size(); ++j) {
           const bool is_written = flight.tensors_[i].written != 0 || other->tensors_[j].written != 0;

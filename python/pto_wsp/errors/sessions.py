@@ -6,10 +6,10 @@ from pto_wsp.errors.base import BindError, RunError
 
 
 class LaunchSkipped(RunError):
-    """A launch that did not run, since one that it waits for failed."""
+    """A launch that did not run to its end, since one that it waits for failed."""
 
     code = "launch-skipped"
-    template = "`{name}` did not run, since `{first}` before it failed"
+    template = "`{name}` was skipped, since `{first}` before it failed"
     label = "waits for `{first}`, whose error is `{code}`"
     hint = "correct the first error; launches that do not depend on it have run"
 

@@ -39,12 +39,13 @@ class BoundCall:
     Attributes:
         name: of the workload.
         accesses: what it does with its arrays.
-        submit: begins the run.
+        submit: begins the run; takes earlier runs of a session. Their tasks go first where tasks of the two
+            conflict. Returns None if the run must begin after they have ended.
     """
 
     name: str
     accesses: Sequence[ArrayAccess]
-    submit: Callable[[], Run]
+    submit: Callable[[Sequence[Run]], Run | None]
 
 
 def access_of(tensor: str, array: np.ndarray, is_written: bool) -> ArrayAccess:

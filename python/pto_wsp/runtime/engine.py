@@ -6,7 +6,7 @@ import copy
 import os
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -28,7 +28,7 @@ from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.interpreted import bind
 from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_program, program_key
 from pto_wsp.runtime.options import run_options
-from pto_wsp.runtime.outcome import Figures, RunRequest
+from pto_wsp.runtime.outcome import Figures, RunRequest, Submitted
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.runtime.trace import Lanes, Ran, Record, Trace
 from pto_wsp.targets.base import KernelArtifact, KernelBuilder
@@ -160,7 +160,18 @@ class EngineRunner:
         """Begin a run on threads of the pool, and on those that wait for it."""
         loaded, cpu_ns = self.loaded, _cpu_ns(request.trace)
         run = self._begun(loaded, loaded.executable.submit, request)
+        assert run is not None
         return EngineRun(self, loaded, run, request, cpu_ns)
+
+    def submit_after(self, request: RunRequest, earlier: Sequence[Submitted]) -> EngineRun | None:
+        """Begin a run whose tasks wait for tasks of `earlier` runs; None if it must wait for their ends."""
+        runs = [run.native for run in earlier if isinstance(run, EngineRun)]
+        if len(runs) < len(earlier):
+            return None
+        loaded, cpu_ns = self.loaded, _cpu_ns(request.trace)
+        submit = partial(loaded.executable.submit, earlier=runs)
+        run = self._begun(loaded, submit, request)
+        return None if run is None else EngineRun(self, loaded, run, request, cpu_ns)
 
     def _begun(self, loaded: LoadedProgram, begin: Callable[..., T], request: RunRequest) -> T:
         """Return what the engine returns for a request."""
@@ -221,7 +232,11 @@ class EngineRunner:
 
 
 class EngineRun:
-    """A run that was submitted to the engine. It refers to its arrays."""
+    """A run that was submitted to the engine. It refers to its arrays.
+
+    Attributes:
+        native: the run in the engine.
+    """
 
     def __init__(
         self,
@@ -234,23 +249,23 @@ class EngineRun:
         self._cpu_ns = cpu_ns
         self._runner = runner
         self._loaded = loaded
-        self._run = run
+        self.native = run
         self._request = request
 
     @property
     def number(self) -> int:
         """The number of the run in this process."""
-        return self._run.number
+        return self.native.number
 
     @property
     def done(self) -> bool:
         """Whether the run has ended."""
-        return self._run.done
+        return self.native.done
 
     def wait(self) -> tuple[Figures, Trace | None]:
         """Lend the calling thread to the run until it has ended; return what it did."""
         try:
-            result = self._run.wait()
+            result = self.native.wait()
         except _native.EngineError as error:
             raise self._runner.explained(error, self._loaded, self._request) from None
         machine = self._runner.machine(self._cpu_ns)
@@ -258,7 +273,7 @@ class EngineRun:
 
     def cancel(self) -> None:
         """End the run between two tasks."""
-        self._run.cancel()
+        self.native.cancel()
 
 
 def _load(path: Path) -> _native.KernelLibrary:

@@ -36,7 +36,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
-from pto_wsp.runtime.outcome import EndedRun, RunRequest
+from pto_wsp.runtime.outcome import EndedRun, RunRequest, Submitted
 from pto_wsp.runtime.task_graph import Collector, TaskGraph
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
@@ -86,6 +86,10 @@ class InterpretedRunner:
             return EndedRun(*self.run(request))
         except (KernelFailed, TimeLimitReached, ChannelEnded, Deadlock, UnreceivedTokens) as error:
             return EndedRun(error)
+
+    def submit_after(self, request: RunRequest, earlier: Sequence[Submitted]) -> EndedRun | None:
+        """Run before returning; None while earlier runs are under way."""
+        return None if earlier else self.submit(request)
 
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int

@@ -33,7 +33,7 @@ from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.gpu_arrays import GpuArray
 from pto_wsp.runtime.host_walk import decides_itself
 from pto_wsp.runtime.interpreted import bind
-from pto_wsp.runtime.outcome import RunRequest
+from pto_wsp.runtime.outcome import RunRequest, Submitted
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
@@ -124,6 +124,10 @@ class LaunchedRunner:
         self._runs.add(run)
         _UNDER_WAY.add(run)
         return run
+
+    def submit_after(self, request: RunRequest, earlier: Sequence[Submitted]) -> LaunchedRun | None:
+        """Launch; None while earlier runs of a session are under way."""
+        return None if earlier else self.submit(request)
 
     def _refuse(self, request: RunRequest) -> None:
         options = {

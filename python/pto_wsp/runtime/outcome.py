@@ -156,6 +156,10 @@ class Runner(Protocol):
         """Check the arguments and begin a run."""
         ...
 
+    def submit_after(self, request: RunRequest, earlier: Sequence[Submitted]) -> Submitted | None:
+        """Begin a run as if `earlier` ones had ended; return None where it must wait for their ends."""
+        ...
+
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
     ) -> None:

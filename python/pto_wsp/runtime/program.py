@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pto_wsp._native import FloatEnvironment
@@ -260,9 +260,11 @@ class Program:
         bound, request, scheduled = self._request(
             unnamed, workers, trace, check, progress, time_limit, stream, values
         )
-        return self._submit(bound, request, scheduled)
+        return Run(scheduled.runner.submit(request), self._finish(bound, scheduled))
 
-    def _submit(self, bound: Bound, request: RunRequest, scheduled: ScheduledProgram) -> Run:
+    def _finish(
+        self, bound: Bound, scheduled: ScheduledProgram
+    ) -> Callable[[Figures, Trace | None], RunStats]:
         compiles, compile_ms = self._unreported
         self._unreported = (0, 0.0)
 
@@ -271,7 +273,7 @@ class Program:
             self.trace, self._last = recorded, (figures, scheduled.name, compiles, compile_ms)
             return self._stats(*self._last)
 
-        return Run(scheduled.runner.submit(request), finish)
+        return finish
 
     def bound_call(self, *, workers: int | None = None, **values: Any) -> BoundCall:
         """Bind a call that a session submits later.
@@ -279,11 +281,16 @@ class Program:
         Raises:
             PtoError: as `run` raises where values do not fit.
         """
-        parts = self._request((), workers, None, None, None, None, None, values)
+        bound, request, scheduled = self._request((), workers, None, None, None, None, None, values)
         written, tensors = self.module.written, self._runner.workload.tensors
-        pairs = zip(tensors, parts[0].arrays, strict=True)
+        pairs = zip(tensors, bound.arrays, strict=True)
         accesses = [access_of(t.name, a, t.name in written) for t, a in pairs if not t.is_local]
-        return BoundCall(self._name, accesses, lambda: self._submit(*parts))
+
+        def submit(earlier: Sequence[Run]) -> Run | None:
+            submitted = scheduled.runner.submit_after(request, [run.submitted for run in earlier])
+            return None if submitted is None else Run(submitted, self._finish(bound, scheduled))
+
+        return BoundCall(self._name, accesses, submit)
 
     def _request(
         self,

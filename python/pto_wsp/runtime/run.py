@@ -24,11 +24,12 @@ class Run:
 
     Attributes:
         location: where it was submitted.
+        submitted: the run as its runner knows it.
     """
 
     def __init__(self, submitted: Submitted, finish: Callable[[Figures, Trace | None], RunStats]) -> None:
         self.location = caller_location()
-        self._submitted = submitted
+        self.submitted = submitted
         self._finish = finish
         self._lock = threading.Lock()
         self._result: tuple[RunStats, Trace | None] | None = None
@@ -48,12 +49,12 @@ class Run:
     @property
     def number(self) -> int:
         """The number of the run in this process, from 1 on; `RunStats.run` is the same."""
-        return self._submitted.number
+        return self.submitted.number
 
     @property
     def done(self) -> bool:
         """Whether all tasks are complete, or the run has ended otherwise. It does not wait."""
-        return self._submitted.done
+        return self.submitted.done
 
     def wait(self) -> RunStats:
         """Lend the calling thread to the run until it is done, and return its figures.
@@ -70,7 +71,7 @@ class Run:
             NestedRun: inside a task, or in a `progress` function.
             RegionOutside, BadExpression, Stuck, OutOfMemory, RowsNotKnown: as `Program.run` raises them.
         """
-        figures, trace = self._submitted.wait()
+        figures, trace = self.submitted.wait()
         with self._lock:
             if self._result is None:
                 self._result = self._finish(figures, trace), trace
@@ -83,7 +84,7 @@ class Run:
 
         A run that is done stays as it is.
         """
-        self._submitted.cancel()
+        self.submitted.cancel()
 
     @property
     def stats(self) -> RunStats | None:

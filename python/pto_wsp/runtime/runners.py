@@ -14,7 +14,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.interpreted import InterpretedRunner
-from pto_wsp.runtime.outcome import Runner, RunRequest
+from pto_wsp.runtime.outcome import Runner, RunRequest, Submitted
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets.base import KernelBuilder
 
@@ -80,6 +80,14 @@ class RefusedRunner:
         raise CannotRun(target=self._target)
 
     def submit(self, request: RunRequest) -> NoReturn:
+        """Refuse to run.
+
+        Raises:
+            CannotRun: always.
+        """
+        raise CannotRun(target=self._target)
+
+    def submit_after(self, request: RunRequest, earlier: Sequence[Submitted]) -> NoReturn:
         """Refuse to run.
 
         Raises:

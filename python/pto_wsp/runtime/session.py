@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from pto_wsp.errors import (
     ContractBroken,
     LaunchSkipped,
+    NestedRun,
     NotYetSupported,
     PtoError,
     RunInterrupted,
@@ -20,12 +21,13 @@ from pto_wsp.runtime.contracts import ContractGraph
 from pto_wsp.runtime.program import Program
 from pto_wsp.runtime.run import Run
 from pto_wsp.runtime.stats import RunStats
+from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record
 
 
 @record
 class Wait:
-    """Why a launch waits for an earlier one.
+    """Why tasks of a launch may wait for tasks of an earlier one.
 
     Attributes:
         launch: the earlier launch.
@@ -45,13 +47,15 @@ class Launch:
         name: of the graph, or of the workload.
         graph: what was launched, with its contract.
         waits: the launches that it waits for, with the reasons; those that were settled before are left out.
+        number: of the launch in its session, from 0 on.
         location: where it was launched.
     """
 
-    def __init__(self, graph: ContractGraph, call: BoundCall, waits: tuple[Wait, ...]) -> None:
+    def __init__(self, graph: ContractGraph, call: BoundCall, waits: tuple[Wait, ...], number: int) -> None:
         self.name = graph.name
         self.graph = graph
         self.waits = waits
+        self.number = number
         self.location = caller_location()
         self._call = call
         self._is_cancelled = False
@@ -59,6 +63,7 @@ class Launch:
         self._begun = threading.Event()
         self._run: Run | None = None
         self._error: Exception | None = None
+        self._outcome: RunStats | Exception | None = None
 
     def __repr__(self) -> str:
         return f"<Launch {self.name}, {'done' if self.done else 'under way'}>"
@@ -70,7 +75,11 @@ class Launch:
 
     @property
     def done(self) -> bool:
-        """Whether the launch has ended, in whatever way. It does not wait."""
+        """Whether it and those that it waits for have ended, in whatever way. It does not wait."""
+        return all(launch._has_ended for launch in self._unsettled())
+
+    @property
+    def _has_ended(self) -> bool:
         return self._begun.is_set() and (self._run is None or self._run.done)
 
     @property
@@ -78,11 +87,18 @@ class Launch:
         """Figures of the run, or None before `wait` has returned."""
         return None if self._run is None else self._run.stats
 
+    @property
+    def trace(self) -> Trace | None:
+        """The record of the run, if the schedule asks for one and `wait` has returned; else None."""
+        return None if self._run is None else self._run.trace
+
     def wait(self) -> RunStats:
         """Lend the calling thread to the launch until it is done, and return its figures.
 
+        It waits for the launches that this one depends on, too.
+
         Raises:
-            LaunchSkipped: it did not run, since one that it waits for failed.
+            LaunchSkipped: one that it waits for failed. Some of its tasks may have run before.
             PtoError: as `Run.wait` raises.
         """
         try:
@@ -91,12 +107,42 @@ class Launch:
             self._is_reported = True
             raise
 
+    def _unsettled(self) -> list[Launch]:
+        """Return the launch and those that it depends on, in order, without those whose outcome is known."""
+        found: dict[int, Launch] = {}
+        pending = [self]
+        while pending:
+            launch = pending.pop()
+            if launch._outcome is None and launch.number not in found:
+                found[launch.number] = launch
+                pending += [wait.launch for wait in launch.waits]
+        return [found[number] for number in sorted(found)]
+
     def _result(self) -> RunStats:
+        for launch in self._unsettled():
+            launch._settle()
+        assert self._outcome is not None
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+    def _settle(self) -> None:
+        """Wait for the outcome. A failure of a launch that it waits for counts more than its own end."""
         self._begun.wait()
-        if self._error is not None:
-            raise self._error
-        assert self._run is not None
-        return self._run.wait()
+        outcome: RunStats | Exception | None = self._error
+        if self._run is not None:
+            try:
+                outcome = self._run.wait()
+            except NestedRun:
+                raise
+            except Exception as error:
+                outcome = error
+        try:
+            for wait in self.waits:
+                self._require(wait)
+        except LaunchSkipped as error:
+            outcome = error
+        self._outcome = outcome
 
     @property
     def is_settled(self) -> bool:
@@ -115,28 +161,52 @@ class Launch:
         if self._run is not None:
             self._run.cancel()
 
-    def begin(self) -> None:
-        """Begin the run; called by the session."""
-        if self._is_cancelled:
-            raise RunInterrupted(reason="it was cancelled before it began")
-        self._run = self._call.submit()
+    def begin(self) -> bool:
+        """Begin the run if it need not wait for the end of another launch; called by the session."""
+        if not all(wait.launch._begun.is_set() for wait in self.waits):
+            return False
+        try:
+            if not self._try_begin():
+                return False
+        except LaunchSkipped as error:
+            self._error = error
         self._begun.set()
-        if self._is_cancelled:
-            self._run.cancel()
+        return True
 
     def begin_later(self) -> None:
-        """Begin the run when all launches that it waits for have ended; called by a thread of the session."""
+        """Begin the run as soon as it can; called by a thread of the session."""
         try:
             for wait in self.waits:
-                self._require(wait)
-            self.begin()
+                wait.launch._begun.wait()
+            while not self._try_begin():
+                oldest = next((wait for wait in self.waits if not wait.launch.done), None)
+                if oldest is not None:
+                    self._require(oldest)
         except Exception as error:
             self._error = error
         finally:
             self._begun.set()
 
+    def _try_begin(self) -> bool:
+        """Begin the run while launches that it waits for are under way; return False if it cannot."""
+        if self._is_cancelled:
+            raise RunInterrupted(reason="it was cancelled before it began")
+        earlier = []
+        for wait in self.waits:
+            if wait.launch._error is not None or wait.launch.done:
+                self._require(wait)
+            elif wait.launch._run is not None:
+                earlier.append(wait.launch._run)
+        self._run = self._call.submit(earlier)
+        if self._run is not None and self._is_cancelled:
+            self._run.cancel()
+        return self._run is not None
+
     def _require(self, wait: Wait) -> None:
+        """Wait for a launch, and raise LaunchSkipped if it failed."""
         try:
+            if wait.launch._error is not None:
+                raise wait.launch._error
             wait.launch._result()
         except PtoError as error:
             notes = [(f"`{wait.launch.name}` was launched here", wait.launch.location)]
@@ -148,9 +218,9 @@ class Launch:
 class Session:
     """Programs that run concurrently on one pool of threads, with the results of one after another.
 
-    A launch waits for the earlier launches whose arrays overlap its own where one of the two writes: read
-    after write, write after read, write after write. Others run at the same time. Launches of several
-    threads have the order in which `launch` was called.
+    Launches run at the same time. A task waits for the tasks of earlier launches that access the same
+    elements where one of the two writes: read after write, write after read, write after write. Launches of
+    several threads have the order in which `launch` was called.
 
     Use it as a context manager: leaving the block waits for all launches, and an exception cancels them.
     """
@@ -193,7 +263,7 @@ class Session:
     def launch(
         self, program: Program | ContractGraph, *, workers: int | None = None, **values: Any
     ) -> Launch:
-        """Run a program after the earlier launches that it depends on.
+        """Begin a run of a program that seems to begin after the earlier launches.
 
         Args:
             program: a program, or a graph of one with a contract.
@@ -207,8 +277,8 @@ class Session:
         Raises:
             SessionClosed: the block of the session was left.
             ContractBroken: the graph requires a tensor that no earlier launch provides.
-            PtoError: as `Program.submit` raises before the first task. If the launch has to wait, its `wait`
-                raises what the submission finds later.
+            PtoError: as `Program.submit` raises before the first task. If the launch has to begin later, its
+                `wait` raises what the submission finds.
         """
         graph = program if isinstance(program, ContractGraph) else ContractGraph(program)
         call = graph.program.bound_call(workers=workers, **values)
@@ -216,11 +286,9 @@ class Session:
             if self._is_closed:
                 raise SessionClosed(name=graph.name, loc=caller_location())
             graph.check_requirements(call, [(e.graph, e.accesses) for e in self._launches])
-            launch = Launch(graph, call, self._waits_of(call))
-            if launch.waits:
+            launch = Launch(graph, call, self._waits_of(call), len(self._launches))
+            if not launch.begin():
                 threading.Thread(target=launch.begin_later, name=f"pto {launch.name}", daemon=True).start()
-            else:
-                launch.begin()
             self._launches.append(launch)
             self._unsettled.append(launch)
         return launch
@@ -258,7 +326,7 @@ class Session:
             self._require_access(launch, array, is_written=True)
         chains = [[read, write] for read in reads or [] if write is not None] + [list(writes or [])]
         for chain in chains:
-            numbers = [self._launches.index(launch) for launch in chain if launch is not None]
+            numbers = [launch.number for launch in chain if launch is not None]
             if numbers != sorted(numbers):
                 names = " before ".join(f"`{launch.name}`" for launch in chain if launch is not None)
                 raise ContractBroken(reason=f"expected {names}, found another order", loc=caller_location())

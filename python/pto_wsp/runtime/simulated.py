@@ -23,7 +23,7 @@ from pto_wsp.runtime.device_costs import DeviceCosts, machine
 from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
 from pto_wsp.runtime.network_report import NetworkReport
 from pto_wsp.runtime.networks import require_known_control
-from pto_wsp.runtime.outcome import EndedRun, Figures, RunRequest, SimulatedFigures
+from pto_wsp.runtime.outcome import EndedRun, Figures, RunRequest, SimulatedFigures, Submitted
 from pto_wsp.runtime.simulation_report import SimulationReport
 from pto_wsp.runtime.trace import Lanes, Ran, Trace
 from pto_wsp.support.record import record
@@ -115,6 +115,10 @@ class SimulatedRunner:
             return EndedRun(*self.run(request))
         except (KernelFailed, TimeLimitReached) as error:
             return EndedRun(error)
+
+    def submit_after(self, request: RunRequest, earlier: Sequence[Submitted]) -> EndedRun | None:
+        """Run before returning; None while earlier runs are under way."""
+        return None if earlier else self.submit(request)
 
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int

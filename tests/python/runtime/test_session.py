@@ -9,7 +9,25 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from pto_wsp import In, InOut, Out, P, Program, Session, Tensor, Tile, f32, graph, kernel, pto, workload
+from pto_wsp import (
+    Deps,
+    In,
+    InOut,
+    Out,
+    P,
+    Program,
+    Schedule,
+    Session,
+    StartPolicy,
+    Tensor,
+    Tile,
+    f32,
+    graph,
+    i32,
+    kernel,
+    pto,
+    workload,
+)
 from pto_wsp.errors import (
     ContractBroken,
     KernelFailed,
@@ -73,6 +91,13 @@ def spinning(X: Tensor[f32, "n", 64]):
 
 
 @workload
+def copying_then_spinning(X: Tensor[f32, "n", 64], Y: Tensor[f32, "n", 64], Z: Tensor[f32, 8, 64]):
+    for r in P.tiles("n", 8):
+        copy[r](x=X[r], y=Y[r])
+    spin(x=Z)
+
+
+@workload
 def failing(X: Tensor[f32, "n", 64]):
     for r in P.tiles("n", 8):
         fail[r](x=X[r])
@@ -80,8 +105,8 @@ def failing(X: Tensor[f32, "n", 64]):
 
 @pytest.fixture(scope="module")
 def programs() -> dict[str, Program]:
-    made = {"mixing": mixing, "copying": copying, "spinning": spinning, "failing": failing}
-    return {name: made[name].compile() for name in made}
+    made = (mixing, copying, spinning, copying_then_spinning, failing)
+    return {each.name: each.compile() for each in made}
 
 
 def zeros(count: int) -> list[np.ndarray]:
@@ -90,7 +115,7 @@ def zeros(count: int) -> list[np.ndarray]:
 
 def release(endless: np.ndarray) -> None:
     """End `spinning`, which reads the first element of each tile: it is written last."""
-    endless[np.arange(ROWS) % 8 != 0] = 2.0e30
+    endless[np.arange(len(endless)) % 8 != 0] = 2.0e30
     endless[::8, 1:] = 2.0e30
     endless[::8, 0] = 2.0e30
 
@@ -146,6 +171,78 @@ def test_independent_launches_run_at_the_same_time(programs: dict[str, Program])
         release(endless)
 
 
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_tasks_begin_before_the_earlier_launch_has_ended(programs: dict[str, Program], workers: int) -> None:
+    """Read after write, write after read and write after write; the first launch does not end by itself."""
+    a, b, c, d, endless = *zeros(4), np.zeros((8, 64), np.float32)
+    a[:] = 1
+    with Session() as session:
+        first = session.launch(programs["copying_then_spinning"], X=a, Y=b, Z=endless, workers=workers)
+        read = session.launch(programs["copying"], X=b, Y=c, workers=workers)
+        write = session.launch(programs["copying"], X=d, Y=a, workers=workers)
+        again = session.launch(programs["copying"], X=c, Y=b, workers=workers)
+        while not ((a == 1).all() and (b == 4).all() and (c == 3).all()):
+            time.sleep(0.001)
+        assert [launch.waits[0].launch for launch in (read, write, again)] == [first] * 3
+        assert not any(launch.done for launch in (first, read, write, again))
+        release(endless)
+
+
+def test_data_that_decide_are_complete_before_a_launch_begins() -> None:
+    """The second launch reads its lengths when it begins: it cannot begin before the first one has ended."""
+
+    @kernel
+    def count(x: In[Tile[1, 1, i32]], n: Out[Tile[1, 1, i32]]):
+        pto.store(n, x + 1)
+
+    @workload
+    def counting(X: Tensor[i32, "b", 1], N: Tensor[i32, "b", 1]):
+        for b in P("b"):
+            count[b](x=X[b : b + 1], n=N[b : b + 1])
+
+    @workload
+    def repeating(N: Tensor[i32, "b", 1], Y: Tensor[f32, "b", 8, 64]):
+        for b in P("b"):
+            for i in P.range(N[b, 0]):
+                grow[b, i](y=Y[b])
+
+    @kernel
+    def grow(y: InOut[Tile[8, 64, f32]]):
+        pto.store(y, y + 1.0)
+
+    counts, repeats = counting.compile(), repeating.compile()
+    x, n, y = np.arange(40, dtype=np.int32)[:, None], np.zeros((40, 1), np.int32), np.zeros((40, 8, 64), "f4")
+    with Session() as session:
+        session.launch(counts, X=x, N=n)
+        session.launch(repeats, N=n, Y=y)
+        session.launch(counts, X=x * 2, N=n)
+    assert (y[:, 0, 0] == np.arange(1, 41)).all() and (n == x * 2 + 1).all()
+
+
+def test_launches_of_several_kinds_of_schedules(programs: dict[str, Program]) -> None:
+    """Kept graphs, symbolic waits and ordered tasks: all launches have the results of one after another."""
+    schedules = [
+        Schedule(),
+        Schedule().task_graph(start=StartPolicy.after_build()),
+        Schedule().task_graph(deps=Deps.symbolic()),
+        Schedule().order_by(lambda t: -t.r),
+        Schedule().concurrent(lambda t: t.r, max=1),
+    ]
+    made = [programs["mixing"], *(mixing.compile() for _ in schedules[1:])]
+    for program, schedule in zip(made[1:], schedules[1:], strict=True):
+        program.reschedule(schedule)
+    whole = [np.full((ROWS, 64), i, np.float32) for i in range(3)]
+    expected = [a.copy() for a in whole]
+    pairs = [(0, 1), (1, 2), (2, 0), (0, 2), (1, 0)]
+    for x, y in pairs:
+        made[0](X=expected[x], Y=expected[y])
+    with Session() as session:
+        for program, (x, y) in zip(made, pairs, strict=True):
+            session.launch(program, X=whole[x], Y=whole[y])
+    for found, wanted in zip(whole, expected, strict=True):
+        assert np.array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("is_done", [True, False])
 def test_an_error_stops_what_depends_on_it_and_nothing_else(
     programs: dict[str, Program], is_done: bool
@@ -193,7 +290,7 @@ def test_what_waits_for_a_failed_launch_is_skipped(programs: dict[str, Program])
     after = session.launch(programs["copying"], X=b, Y=c)
     session.launches[0].cancel()
     for launch in (stopped, after):
-        with pytest.raises(LaunchSkipped, match="did not run"):
+        with pytest.raises(LaunchSkipped, match="was skipped"):
             launch.wait()
     with pytest.raises(RunInterrupted):
         session.wait()

@@ -36,6 +36,8 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   void begin(std::shared_ptr<Prepared> prepared, std::vector<char*> bases, const RunOptions& options,
              std::shared_ptr<KeptGraph> graph, bool is_fed = false) {
     run_.begin(std::move(prepared), std::move(bases), options);
+    if (Imports* imports = options.imports; imports != nullptr)
+      imports->begin(run_.progress(), run_.numbering_start().first_slice - imports->num_slices(), *this);
     graph_run_.reset();
     if (graph != nullptr) graph_run_.emplace(run_, std::move(graph), is_fed);
     network_.reset();
@@ -74,7 +76,9 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   void offer() {
     Keeper awaited = Keeper::kAwaited;
     if (!keeper_.compare_exchange_strong(awaited, Keeper::kOffered)) return;
-    enter_pool(run_.options().is_in_order() ? 1 : run_.num_workers());
+    // A keeper that waits for earlier runs takes no thread from them.
+    const uint32_t num_keepers = run_.options().imports != nullptr ? 1 : 0;
+    enter_pool(num_keepers + (run_.options().is_in_order() ? 1 : run_.num_workers()));
     Pool::instance().wake();
   }
 
@@ -269,7 +273,10 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     for (uint32_t i = 1; i < run_.num_workers(); ++i) wait_for_worker(run_.worker(i));
     for (uint32_t i = 0; i < num_dispatchers_; ++i) dispatchers_[i]->leave();
     run_.end_observation();
+    if (Imports* imports = run_.options().imports; imports != nullptr) imports->detach();
     end_ns_ = trace::now_ns();
+    if (Completions* completions = run_.options().completions; completions != nullptr)
+      completions->end(run_.failure() || run_.is_cancelled());
     is_done_.store(true, std::memory_order_seq_cst);
     waiters_.notify_all();
   }
@@ -400,6 +407,8 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   void check_stuck(int64_t& looked_ns) {
     if (network_) return;   // it finds a deadlock itself
     if (symbolic_) return;  // the worker with the least front never waits
+    const Imports* imports = run_.options().imports;
+    if (imports != nullptr && !imports->are_complete()) return;  // another run goes on
     constexpr int64_t kPeriodNs = 100000000;
     const int64_t now = trace::now_ns();
     if (looked_ns == 0) looked_ns = now;

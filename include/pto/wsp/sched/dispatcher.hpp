@@ -198,7 +198,8 @@ class Dispatcher {
   /// if no slice can be opened now.
   bool begin_unit(uint32_t loop) {
     const graph::UnitSummary* unit = run_.prepared()->units[loop].get();
-    if (unit == nullptr) return true;
+    // Each task is compared with those of earlier runs.
+    if (unit == nullptr || run_.options().imports != nullptr) return true;
     const int64_t* registers = walk_.registers();
     if (registers[run_.plan().loops[loop].reg] == 0)
       slices_before_loop_ = walk_.slice() + (numbering().is_open() && numbering().num_tasks() > 0 ? 1 : 0);

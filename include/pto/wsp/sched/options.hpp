@@ -58,6 +58,9 @@ enum class Waits : uint8_t {
 
 using graph::Deps;
 
+class Completions;
+class Imports;
+
 /// The schedule of a run. check_options rejects contradictions.
 struct PolicyOptions {
   static constexpr uint64_t kWindow = 8192;
@@ -149,7 +152,11 @@ struct RunOptions : PolicyOptions, DebugOptions {
   bool is_alone = false;      ///< the calling thread runs all tasks, even with more workers
   bool begins_alone = false;  ///< the calling thread begins, and others join if that pays
   int64_t time_limit_ns = 0;  ///< time limit; 0 = none
-  Clock* clock = nullptr;     ///< clock of rate limits; null = the host's
+  /// Receives the completed tasks. Null: no later run follows this one.
+  Completions* completions = nullptr;
+  /// What the run waits for besides its own tasks; null for nothing. With it, `tracks` is set.
+  Imports* imports = nullptr;
+  Clock* clock = nullptr;  ///< clock of rate limits; null = the host's
   /// The calling thread asks it periodically between tasks; true cancels the run. May be null.
   bool (*is_interrupted)() = nullptr;
   /// Receives the number of complete tasks periodically and at the end; true cancels the run. May be null.

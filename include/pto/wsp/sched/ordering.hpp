@@ -80,6 +80,7 @@ class Ordering {
       add_hazards(site, expander, stamp, numbering, is_ours, is_between);
     }
     add_afters(site, stamp.name);
+    if (options_->imports != nullptr) options_->imports->find(*plan_, site, expander.registers(), waits_);
     waits_.finish();
     if (is_ours && numbering.num_tasks() == 1) add_slice_waits(numbering);
   }

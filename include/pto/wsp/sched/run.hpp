@@ -12,6 +12,7 @@
 #include "pto/wsp/bytecode/expander.hpp"
 #include "pto/wsp/graph/symbolic_waits.hpp"
 #include "pto/wsp/sched/flush_log.hpp"
+#include "pto/wsp/sched/imports.hpp"
 #include "pto/wsp/sched/numbering.hpp"
 #include "pto/wsp/sched/numbering_log.hpp"
 #include "pto/wsp/sched/observer.hpp"
@@ -136,7 +137,9 @@ class Run {
                                               const Body& body) {
     try {
       const int32_t check = body();
-      return check == 0 || end_in_task(worker, task, check, slice);
+      if (__builtin_expect(check != 0, false)) return end_in_task(worker, task, check, slice);
+      if (__builtin_expect(options_.completions != nullptr, false)) options_.completions->complete(task);
+      return true;
     } catch (EngineError& error) {
       return fail_in_task({task, 0, std::move(error)}, slice);
     } catch (const std::bad_alloc&) {
@@ -449,6 +452,7 @@ class Run {
     const bool is_exact = options_.window_mode == WindowMode::kAbort;
     const uint64_t most = is_exact ? 1 : std::max<uint64_t>(options_.window / 8, 1);
     numbering_start_.first_slice = progress_.watermark();
+    if (options_.imports != nullptr) numbering_start_.first_slice += options_.imports->num_slices();
     numbering_start_.max_tasks = uint32_t(std::min<uint64_t>(most, kMaxSliceTasks));
     numbering_start_.jitter = options_.jitter;
     for (uint32_t i = 0; i < kNumGroupLines; ++i)

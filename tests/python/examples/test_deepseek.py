@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from examples.deepseek_v32 import timeline
 from examples.deepseek_v32.__main__ import main
 from examples.deepseek_v32.config import SMALL, Config, frequencies, hadamard
 from examples.deepseek_v32.kernels import rounded
@@ -25,6 +27,7 @@ from examples.deepseek_v32.reference import (
     rope_halves,
     rope_interleaved,
 )
+from examples.deepseek_v32.timeline import simulated
 from pto_wsp import In, Out, P, Tensor, Tile, bf16, f32, kernel, pto, workload
 
 LONGEST = 300
@@ -276,6 +279,19 @@ def test_bf16_weights(plain: Weights) -> None:
     )
     exact = Weights(*(a.astype(np.float64) for a in stored))
     assert_close(found["Y"], dense_layer(SMALL, exact, x.astype(float)))
+
+
+def test_graphs_overlap_on_a_simulated_device() -> None:
+    """Attention of short requests runs while the indexer works on long ones, and the picture shows it."""
+    trace = simulated()
+    events = list(trace)
+    scored = [e for e in events if e.kernel == "score"]
+    attended = [e for e in events if e.kernel == "attend"]
+    assert sum(e.start_ns < max(s.end_ns for s in scored) for e in attended) >= 4
+    assert any(s.start_ns < e.end_ns and e.start_ns < s.end_ns for e in attended for s in scored)
+    chosen = {e.keys[0]: e.end_ns for e in events if e.kernel.startswith("select")}
+    assert all(chosen[e.keys[0]] <= e.start_ns for e in attended)
+    assert Path(timeline.__file__).with_suffix(".svg").read_text("utf-8") == trace.to_svg()
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -512,6 +512,7 @@ void bind_engine(nb::module_& module) {
   nb::class_<RunResult>(module, "RunResult")
       .def_ro("run", &RunResult::run)
       .def_ro("flushed", &RunResult::flushed)
+      .def_ro("merges", &RunResult::merges)
       .def_ro("tasks", &RunResult::tasks)
       .def_ro("run_ns", &RunResult::run_ns)
       .def_ro("workers", &RunResult::workers)

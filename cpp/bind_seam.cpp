@@ -35,6 +35,7 @@ nb::dict opcodes() {
   PTO_OP(RECEIVE);
   PTO_OP(END_RECEIVE);
   PTO_OP(RECEIVE_EACH);
+  PTO_OP(WAIT);
   PTO_OP(TASK);
   PTO_OP(PARAM_CONST);
   PTO_OP(PARAM_LOOPVAR);
@@ -118,6 +119,10 @@ void add_constants(nb::module_& module) {
   channel_kinds["RING"] = int(bytecode::ChannelKind::RING);
   channel_kinds["RENDEZVOUS"] = int(bytecode::ChannelKind::RENDEZVOUS);
   module.attr("CHANNEL_KINDS") = channel_kinds;
+  nb::dict merge_kinds;
+  merge_kinds["TURNS"] = int(bytecode::MergeKind::TURNS);
+  merge_kinds["TIME"] = int(bytecode::MergeKind::TIME);
+  module.attr("MERGE_KINDS") = merge_kinds;
   module.attr("OPCODES") = opcodes();
 }
 
@@ -155,6 +160,15 @@ void bind_options(nb::module_& module) {
       .value("AFTER_BUILD", sched::Start::kAfterBuild);
   nb::class_<RunOptions>(module, "RunOptions")
       .def(nb::init<>())
+      .def_prop_rw(
+          "merges",
+          [](const RunOptions& options) {
+            return options.merges == nullptr ? sched::MergeOrders{} : *options.merges;
+          },
+          [](RunOptions& options, sched::MergeOrders merges) {
+            options.merges = std::make_shared<const sched::MergeOrders>(std::move(merges));
+          })
+      .def_rw("records_merges", &RunOptions::records_merges)
       .def_rw("verifies", &RunOptions::verifies)
       .def_rw("waits", &RunOptions::waits)
       .def_rw("deps", &RunOptions::deps)

@@ -73,7 +73,8 @@ nb::dict times(const sim::SimResult& result) {
   return columns;
 }
 
-using ProcessRow = std::tuple<uint64_t, double, double, double, std::vector<double>, std::vector<double>>;
+using ProcessRow =
+    std::tuple<uint64_t, double, double, double, double, std::vector<double>, std::vector<double>>;
 using ChannelRow = std::tuple<uint32_t, uint64_t, double, double, uint64_t, double, double>;
 using TokenRow = std::tuple<uint32_t, uint32_t, uint32_t, double, double, double, double>;
 using SpanRow = std::tuple<uint32_t, uint32_t, double, double>;
@@ -90,10 +91,11 @@ std::vector<Row> rows(const std::vector<Record>& records, const Fields& fields) 
 void bind_network_times(nb::module_& module) {
   using sim::NetworkTimes;
   nb::class_<NetworkTimes>(module, "SimNetwork")
+      .def_ro("merges", &NetworkTimes::merges)
       .def_prop_ro("processes",
                    [](const NetworkTimes& times) {
                      return rows<ProcessRow>(times.processes, [](const sim::ProcessTime& p) {
-                       return ProcessRow{p.tasks, p.busy, p.cores, p.end, p.tokens, p.buffers};
+                       return ProcessRow{p.tasks, p.busy, p.cores, p.waited, p.end, p.tokens, p.buffers};
                      });
                    })
       .def_prop_ro("channels",

@@ -124,6 +124,18 @@ def _expert_network() -> Run:
     return Run(module.build(3).trace().module, {**batch._asdict(), "Y": np.zeros_like(batch.Y)})
 
 
+def _streaming_attention() -> Run:
+    module = importlib.import_module("examples.09_streaming_attention.streaming_attention")
+    batch = module.random_batch(np.random.default_rng(0), np.array([1, 300, 128, 900]))
+    return Run(module.build(3).trace().module, {**batch._asdict(), "O": np.zeros_like(batch.O)})
+
+
+def _decode_server() -> Run:
+    module = importlib.import_module("examples.10_decode_server.decode_server")
+    requests = module.random_requests(np.random.default_rng(0), 8)
+    return Run(module.build(4, 2).trace().module, requests._asdict())
+
+
 def _deepseek() -> Run:
     model = importlib.import_module("examples.deepseek_v32.model")
     config = importlib.import_module("examples.deepseek_v32.config").SMALL
@@ -190,6 +202,8 @@ def cases() -> Iterator[tuple[str, Callable[[], Run]]]:
     yield "06_tuned_decode/tuned_decode.py", _tuned_decode
     yield "07_pipeline/pipeline.py", _pipeline
     yield "08_expert_network/expert_network.py", _expert_network
+    yield "09_streaming_attention/streaming_attention.py", _streaming_attention
+    yield "10_decode_server/decode_server.py", _decode_server
     for path in sorted((HERE / "cookbook").glob("*.py")):
         yield f"cookbook/{path.name}", lambda name=path.stem: _cookbook(name)
     yield "deepseek_v32/graphs.py", _deepseek

@@ -20,7 +20,7 @@ from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.schedule.strategies import Strategies
 from pto_wsp.lang.workload.assumptions import assume, distinct
 from pto_wsp.lang.workload.broadcast import ALL
-from pto_wsp.lang.workload.channels import Channel
+from pto_wsp.lang.workload.channels import Channel, wait
 from pto_wsp.lang.workload.group_by import group_by
 from pto_wsp.lang.workload.loops import P
 from pto_wsp.lang.workload.networks import network, process, replicate
@@ -136,5 +136,6 @@ __all__ = [
     "u8",
     "u16",
     "u32",
+    "wait",
     "workload",
 ]

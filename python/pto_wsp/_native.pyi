@@ -17,6 +17,7 @@ OPCODES: dict[str, int]
 AXIS_KINDS: dict[str, int]
 SYMBOL_KINDS: dict[str, int]
 CHANNEL_KINDS: dict[str, int]
+MERGE_KINDS: dict[str, int]
 
 class EngineError(Exception):
     """An error of the engine: `code` names it (kebab-case), `details` holds its facts."""
@@ -154,6 +155,10 @@ class RunResult:
         """What flush points read, in program order."""
 
     @property
+    def merges(self) -> list[list[int]]:
+        """Of a network, as in `RunOptions`, if they were recorded."""
+
+    @property
     def record(self) -> RunRecord | None:
         """None unless the run was traced."""
 
@@ -217,8 +222,12 @@ class SimNetwork:
     """What the processes of a network did. Times are in cycles."""
 
     @property
-    def processes(self) -> list[tuple[int, float, float, float, list[float], list[float]]]:
-        """Per process: tasks, busy, waiting for cores, its end; per tensor: waiting to receive, to send."""
+    def processes(self) -> list[tuple[int, float, float, float, float, list[float], list[float]]]:
+        """Per process: tasks, busy, waiting for cores, waits, end; per tensor: to receive, to send."""
+
+    @property
+    def merges(self) -> list[list[int]]:
+        """Per tensor, the senders of the tokens of a channel that is merged by time."""
 
     @property
     def channels(self) -> list[tuple[int, int, float, float, int, float, float]]:
@@ -382,8 +391,12 @@ class RunOptions:
         pool_size: workers of each pool, which decides the number of pools; 0 = `num_pools` does.
         pools_are_soft: whether a worker runs tasks of other pools where its own has none.
         balances: whether the longest of the ready tasks starts first.
+        merges: of a network, per tensor, the senders of the tokens of a channel that is merged by time.
+        records_merges: whether the result of a network has them.
     """
 
+    merges: list[list[int]]
+    records_merges: bool
     verifies: bool
     waits: Waits
     deps: Deps

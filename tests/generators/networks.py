@@ -1,4 +1,5 @@
-"""Random networks of processes that can be run: pipelines, filters, feedback, turns; some end in a deadlock.
+"""Random networks of processes that can be run: pipelines, filters, feedback, turns, merges by time; some end
+in a deadlock.
 
 Every process writes what it receives to a tensor of its own, so that the order of tokens shows in results.
 """
@@ -109,6 +110,7 @@ class _Writer:
         found: list[w.Node] = []
         for channel in self.outs:
             node = self.send(channel)
+            found += self.wait()
             kind = self.draw.random()
             if kind < 0.2:  # a filter
                 condition = Binary("eq", Binary("mod", Var(self.count), Const(2)), Const(0))
@@ -118,9 +120,15 @@ class _Writer:
             found.append(node)
         return tuple(found)
 
+    def wait(self) -> tuple[w.Node, ...]:
+        if self.draw.random() < 0.7:
+            return ()
+        long = Binary("mul", Binary("mod", self.value(), Const(5)), Const(self.draw.choice((-1, 1, 1000))))
+        return (w.Delay(long),)
+
     def source(self) -> tuple[w.Node, ...]:
         count = self.draw.randrange(TOKENS + 1)
-        body = (*[self.send(c) for c in self.outs], self.advance())
+        body = (*self.wait(), *[self.send(c) for c in self.outs], self.advance())
         return (w.Loop(w.PARALLEL, self.name("i"), Const(count), None, body),)
 
     def body(self) -> tuple[w.Node, ...]:
@@ -140,22 +148,29 @@ class _Writer:
         return (*first, *[self.receive(c, None) for c in self.ins])
 
 
-def random_network(draw: Draw) -> Module:
-    """Return a network of up to six processes; it may end in a deadlock or with tokens left."""
+def random_network(draw: Draw, merge: str = w.TURNS) -> Module:
+    """Return a network of up to six processes; it may end in a deadlock or with tokens left.
+
+    Args:
+        draw: the source of choices.
+        merge: how the senders of most channels that have several are merged.
+    """
     num_processes, num_channels = draw.randrange(2, 7), draw.randrange(1, 7)
     ins: list[list[_Channel]] = [[] for _ in range(num_processes)]
     outs: list[list[_Channel]] = [[] for _ in range(num_processes)]
     channels: list[_Channel] = []
     for number in range(num_channels):
         scalars = ("m",) if draw.random() < 0.4 else ()
-        channel = _Channel(f"c{number}", w.Ring(draw.choice((0, 1, 1, 2, 3, 8)), scalars, draw.randrange(3)))
+        depth, latency = draw.choice((0, 1, 1, 2, 3, 8)), draw.randrange(3)
+        kind = merge if draw.random() < 0.8 else w.TURNS
+        channel = _Channel(f"c{number}", w.Ring(depth, scalars, latency, kind))
         channels.append(channel)
         producer = draw.randrange(num_processes - 1)
         consumer = draw.randrange(producer + 1, num_processes)
         if draw.random() < 0.15:
             producer, consumer = consumer, producer  # feedback
         producers, consumers = {producer}, {consumer}
-        if draw.random() < 0.2:
+        if draw.random() < (0.2 if kind == w.TURNS else 0.8):
             producers.add(draw.randrange(num_processes))
         if draw.random() < 0.2:
             consumers.add(draw.randrange(num_processes))

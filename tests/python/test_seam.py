@@ -11,4 +11,5 @@ def test_numbers_agree() -> None:
     assert {kind.name: kind.value for kind in bc.AxisKind} == _native.AXIS_KINDS
     assert {kind.name: kind.value for kind in bc.SymbolKind} == _native.SYMBOL_KINDS
     assert {kind.name: kind.value for kind in bc.ChannelKind} == _native.CHANNEL_KINDS
+    assert {kind.name: kind.value for kind in bc.MergeKind} == _native.MERGE_KINDS
     assert _native.BYTECODE_VERSION == bc.VERSION

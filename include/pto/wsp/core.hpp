@@ -88,7 +88,7 @@ class Core {
   sim::SimResult simulate(const std::vector<bind::ArrayRef>& arrays,
                           const std::vector<std::optional<int64_t>>& symbols, sched::RunOptions options,
                           const sim::Simulation& simulation, const Flight& flight) {
-    options.is_network = code_->program.is_network();
+    options.is_network = options.records_merges = code_->program.is_network();
     bind::Arguments arguments = bind(arrays, symbols, flight, options.is_interrupted);
     std::shared_ptr<sched::Prepared> prepared;
     {
@@ -119,6 +119,7 @@ class Core {
     result.run_ns = crew.end_ns() - launch.start_ns;
     result.streamed = launch.prepared->plan.streamed;
     result.flushed = run.flushed().values();
+    if (options.is_network) result.merges = crew.network().take_merges();
     if (options.trace) result.record = make_record(launch, result);
     if (options.verifies) result.order_violations = count_order_violations(launch, result);
     keep(launch, result, flight);
@@ -207,10 +208,9 @@ class Core {
 
   /// Tasks of a network have no common program order, which these options need.
   static void check_network_options(const sched::RunOptions& options) {
-    const bool needs_order = options.trace || options.verifies || options.tracks ||
-                             options.checks_iterations || options.checks_edges || options.keeps_graph() ||
-                             options.is_scheduled() || options.cuts_units() ||
-                             options.streams != sched::Streams::kOff;
+    const bool needs_order = options.verifies || options.tracks || options.checks_iterations ||
+                             options.checks_edges || options.keeps_graph() || options.is_scheduled() ||
+                             options.cuts_units() || options.streams != sched::Streams::kOff;
     if (needs_order) throw EngineError("order-of-network", "an option needs one program order of all tasks");
   }
 
@@ -400,6 +400,7 @@ class Core {
       sched::Worker& worker = run.worker(i);
       record->add(worker.take_events(), worker.take_stretches());
     }
+    if (launch.options.is_network) record->set_processes(launch.crew->network().take_places());
     if (crew.graph_run() != nullptr) {
       const sched::GraphSchedule* schedule = crew.graph_run()->schedule();
       for (uint32_t i = 0; schedule != nullptr && i < schedule->num_dispatchers(); ++i)

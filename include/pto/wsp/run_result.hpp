@@ -45,6 +45,7 @@ struct RunResult {
   std::shared_ptr<trace::RunRecord> record;  ///< null unless asked for
   std::optional<uint64_t> order_violations;  ///< of a run that verifies
   std::vector<int64_t> flushed;              ///< what flush points read, in program order
+  sched::MergeOrders merges;                 ///< of a network: see RunOptions
 };
 
 /// Calls `add(name, value)` for each figure that Python and reports know by name: a number, or one number per

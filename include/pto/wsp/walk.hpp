@@ -35,6 +35,7 @@ struct Event {
     kIteration,  ///< the next iteration of a loop of groups begins; index = loop
     kLeave,      ///< a loop of groups ended; index = loop
     kMove,       ///< a token begins or ends; index = move
+    kWait,       ///< time passes; index = register that has the cycles
     kNothing,    ///< many steps made no task; the walk goes on with the next call
     kEnd,
     kInterpret,  ///< of generated source alone: the interpreter takes the step, which may be an error

@@ -76,9 +76,11 @@ def _regions(
                 yield from _regions((*then, *other), symbols, bounds)
             case w.Task(args=args):
                 yield from ((arg, bounds) for arg in args if isinstance(arg, Region))
-            case w.WorkloadCall() | w.Process() | w.Send() | w.Receive():
+            case w.Process(body=body) | w.Send(body=body) | w.Receive(body=body):
+                yield from _regions(body, symbols, bounds)
+            case w.WorkloadCall():
                 raise _Unbounded
-            case w.Set() | w.Refuse():
+            case w.Set() | w.Refuse() | w.Delay():
                 pass
             case _:
                 assert_never(node)

@@ -11,6 +11,9 @@ from pto_wsp.builder.steps import (
     LoopStep,
     Opening,
     Plain,
+    ProcessStep,
+    ReceiveStep,
+    SendStep,
     Step,
     StepBlock,
     Tree,
@@ -19,7 +22,14 @@ from pto_wsp.builder.steps import (
 from pto_wsp.errors import BadBlock
 from pto_wsp.support.record import record
 
-_CLOSED_BY = {LoopStep: "end_for", WhileStep: "end_while", IfStep: "endif"}
+_CLOSED_BY: dict[type[Opening], str] = {
+    LoopStep: "end_for",
+    WhileStep: "end_while",
+    IfStep: "endif",
+    ProcessStep: "end_process",
+    SendStep: "end_send",
+    ReceiveStep: "end_receive",
+}
 
 
 @record
@@ -41,7 +51,7 @@ def nest(steps: Sequence[Step]) -> Tree:
     for step in steps:
         current = stack[-1].parts[-1] if stack else tree
         match step:
-            case LoopStep() | WhileStep() | IfStep():
+            case LoopStep() | WhileStep() | IfStep() | ProcessStep() | SendStep() | ReceiveStep():
                 stack.append(_Open(step, [[]]))
             case ElseStep():
                 _require_open(stack, IfStep, step, "else_block")

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NoReturn
 
-from pto_wsp.builder.steps import IfStep, LeaveStep, LoopStep, Plain, ScalarStep, StepBlock, Tree, WhileStep
+from pto_wsp.builder.steps import (
+    IfStep,
+    LeaveStep,
+    LoopStep,
+    Plain,
+    ProcessStep,
+    ReceiveStep,
+    ScalarStep,
+    SendStep,
+    StepBlock,
+    Tree,
+    WhileStep,
+)
 from pto_wsp.errors import BadBlock
 from pto_wsp.lang.early_exit import EarlyExit
 from pto_wsp.location import Location
@@ -66,6 +78,8 @@ class _StepExit(EarlyExit[Node]):
 
     def require_loop(self, leaving: Node, loop: Node) -> None:
         opening = loop.opening if isinstance(loop, StepBlock) else None
+        if isinstance(opening, (ProcessStep, SendStep, ReceiveStep)):
+            self.refuse(leaving, "a loop inside", f"a block that begins at line {opening.loc.line}")
         if isinstance(opening, LoopStep) and opening.kind == "parallel":
             self.refuse(leaving, "a loop in order", "one whose iterations are independent")
 

@@ -11,6 +11,7 @@ from pto_wsp.builder.in_core import make_kernel
 from pto_wsp.builder.instruction_methods import InstructionMethods
 from pto_wsp.builder.module import PTOModule
 from pto_wsp.builder.names import CompareMode, ElementType, MemorySpace, dtype_of, require_name, scalar_dtype
+from pto_wsp.builder.network_methods import NetworkMethods
 from pto_wsp.builder.orchestration import make_workload
 from pto_wsp.builder.steps import (
     Argument,
@@ -57,7 +58,7 @@ from pto_wsp.types.space import LOCAL_SPACES, TILE_SPACES
 from pto_wsp.types.tile import TileType
 
 
-class PTOFunctionBuilder(InstructionMethods):
+class PTOFunctionBuilder(InstructionMethods, NetworkMethods):
     """Builds a function step by step; every method returns the builder, `build` the function.
 
     An `in_core()` function (the default) computes on tiles, a `not_in_core()` function is an Orchestration

@@ -14,7 +14,9 @@ from pto_wsp.builder.memrefs import MemrefAccess, MemrefUse, box, require_intege
 from pto_wsp.builder.names import scalar_dtype
 from pto_wsp.builder.scalars import ScalarReader, fitted
 from pto_wsp.builder.steps import (
+    METHODS,
     CallStep,
+    ChannelDeclaration,
     CheckStep,
     Declaration,
     IfStep,
@@ -25,14 +27,18 @@ from pto_wsp.builder.steps import (
     Operand,
     Plain,
     PrintStep,
+    ProcessStep,
+    ReceiveStep,
     ReturnStep,
     ScalarDeclaration,
     ScalarStep,
+    SendStep,
     StepBlock,
     TileDeclaration,
     TileStep,
     Transfer,
     Tree,
+    WaitStep,
     WhileStep,
     assigned_once,
     assignments,
@@ -99,6 +105,8 @@ class _InCore:
         self.loops: list[str] = []
         self.reader = ScalarReader(self)
         for item, declaration in declared.items():
+            if isinstance(declaration, ChannelDeclaration):
+                raise wrong_kind("channel", self.name, "Orchestration", declaration.loc)
             if isinstance(declaration, TileDeclaration):
                 self.declare_tile(item, declaration.type)
             elif isinstance(declaration, ScalarDeclaration) and item not in self.constants:
@@ -219,15 +227,17 @@ class _InCore:
             case CheckStep(condition=condition, message=message, loc=loc):
                 test = self.reader.truth(condition, "check", loc)
                 self.builder.emit(k.Assert(test, message, loc))
-            case ImportStep() | ReturnStep():
-                pass
-            case LeaveStep():
-                raise AssertionError("early exits are removed before")
+            case WaitStep(loc=loc):
+                raise wrong_kind("wait", self.name, "Orchestration", loc)
+            case ImportStep() | ReturnStep() | LeaveStep():
+                assert not isinstance(step, LeaveStep), "early exits are removed before"
             case _:
                 assert_never(step)
 
     def block(self, block: StepBlock) -> None:
         match block.opening:
+            case ProcessStep() | SendStep() | ReceiveStep() as step:
+                raise wrong_kind(METHODS[type(step)], self.name, "Orchestration", step.loc)
             case LoopStep() as step:
                 self.builder.emit(self.loop(step, block.body))
             case WhileStep(condition=condition, loc=loc, unless=unless):
@@ -331,7 +341,7 @@ class _InCore:
         for name in step.options:
             if name not in known:
                 expected = "no options" if not known else "the option `rmode`"
-                raise BadOperand(op=step.method, expected=expected, found=f"`{name}`", loc=step.loc)
+                raise BadOperand(op=METHODS[type(step)], expected=expected, found=f"`{name}`", loc=step.loc)
         rmode = operands.rounding(step.method, step.options.get("rmode", ""), step.loc)
         compose(self.builder, composition, dst, tiles, self.site(step.method, step.loc), rmode)
 
@@ -348,7 +358,7 @@ class _InCore:
             value = step.options.get(name, 0)
             if not (isinstance(value, (str, int)) or isinstance(value, Expr)):
                 raise BadOperand(
-                    op=step.method, expected=f"`{name}`: an integer", found=repr(value), loc=step.loc
+                    op=METHODS[type(step)], expected=f"`{name}`: an integer", found=repr(value), loc=step.loc
                 )
             place = self.reader.integer(value, step.method, step.loc)
             found += [(name, place)] if place != Const(0) else []
@@ -362,7 +372,7 @@ class _InCore:
             value = step.options.get(name, size) if name in names else size
             if not (isinstance(value, (str, int)) or isinstance(value, Expr)):
                 raise BadOperand(
-                    op=step.method, expected=f"`{name}`: an integer", found=repr(value), loc=step.loc
+                    op=METHODS[type(step)], expected=f"`{name}`: an integer", found=repr(value), loc=step.loc
                 )
             found.append(self.reader.integer(value, step.method, step.loc))
         return found[0], found[1]

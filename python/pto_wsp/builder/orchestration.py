@@ -6,6 +6,7 @@ name for its value; others are variables. A tensor of a call that is not declare
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from pto_wsp.analysis.unwritten_reads import first_unwritten_read
@@ -15,8 +16,10 @@ from pto_wsp.builder.memrefs import require_integers
 from pto_wsp.builder.names import scalar_dtype
 from pto_wsp.builder.scalars import ScalarReader, fitted
 from pto_wsp.builder.steps import (
+    METHODS,
     Argument,
     CallStep,
+    ChannelDeclaration,
     CheckStep,
     IfStep,
     ImportStep,
@@ -25,14 +28,18 @@ from pto_wsp.builder.steps import (
     Memref,
     Plain,
     PrintStep,
+    ProcessStep,
+    ReceiveStep,
     ReturnStep,
     ScalarDeclaration,
     ScalarStep,
+    SendStep,
     StepBlock,
     TileDeclaration,
     TileStep,
     Transfer,
     Tree,
+    WaitStep,
     WhileStep,
     assigned_once,
     assignments,
@@ -41,13 +48,14 @@ from pto_wsp.builder.tensors import Tensors, read_place
 from pto_wsp.errors import BadOperand, NameClash, NotYetSupported, UnknownName, did_you_mean
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.core import Region
+from pto_wsp.ir.core import Index, Region
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Const, Element, Expr, Var, walk
 from pto_wsp.location import Location
 from pto_wsp.support.fresh import Fresh
+from pto_wsp.support.record import replace
 from pto_wsp.types.dtype import DType, b1, f32, i64
-from pto_wsp.types.tile import ScalarType
+from pto_wsp.types.tile import ScalarType, TensorType
 
 
 def make_workload(function: Recorded) -> w.WorkloadFunction:
@@ -71,6 +79,7 @@ class _Orchestration:
         self.params: dict[str, w.ScalarParam] = {}
         self.values: dict[str, Expr] = {}
         self.open: dict[str, str] = {}
+        self.tokens: dict[str, Region] = {}
         self.reader = ScalarReader(self)
         for item, declaration in declared.items():
             if isinstance(declaration, TileDeclaration):
@@ -96,6 +105,8 @@ class _Orchestration:
         for name, declaration in self.declared.items():
             if isinstance(declaration, Memref):
                 params.append(self.tensors.param(name))
+            elif isinstance(declaration, ChannelDeclaration):
+                params.append(ring_of(name, declaration))
             elif name in self.params:
                 params.append(self.params[name])
         params += [self.tensors.param(name) for name in self.tensors.intermediates]
@@ -120,6 +131,9 @@ class _Orchestration:
 
     def element(self, name: str, indices: tuple[Expr, ...], op: str, loc: Location | None) -> Expr:
         """Return an element of a tensor of integers, which is read when the walk comes to it."""
+        if (token := self.tokens.get(name)) is not None:
+            require_integers(name, self.tensors.memref(name), indices, op, loc)
+            return Element(token.tensor, (*token.expressions, *indices), loc)
         memref = self.tensors.given(name, op, loc)
         require_integers(name, memref, indices, op, loc)
         return Element(name, indices, loc)
@@ -145,6 +159,8 @@ class _Orchestration:
                 return self.assign(step)
             case CallStep():
                 return [self.call(step)]
+            case WaitStep(cycles=cycles, loc=loc):
+                return [w.Delay(self.reader.integer(cycles, "wait", loc), loc)]
             case Transfer(method=method, loc=loc) | TileStep(method=method, loc=loc):
                 raise wrong_kind(method, self.name, "InCore", loc)
             case PrintStep(loc=loc):
@@ -172,6 +188,74 @@ class _Orchestration:
                 return w.Cond(condition, then, other, step.loc)
             case WhileStep(loc=loc):
                 raise wrong_kind("while_loop", self.name, "InCore", loc)
+            case ProcessStep(name=name, loc=loc):
+                return w.Process(name, self.apart(block.body), loc)
+            case SendStep() as step:
+                return self.send(step, block.body)
+            case ReceiveStep() as step:
+                return self.receive(step, block.body)
+
+    def apart(self, body: Tree, **values: Expr) -> tuple[w.Node, ...]:
+        """Return a block in which `values` are known, and after which its assignments are not."""
+        before = dict(self.values)
+        self.values |= values
+        found = self.steps(body)
+        self.values = before
+        return found
+
+    # --- networks ---
+
+    def channel(self, name: str, loc: Location) -> ChannelDeclaration:
+        declaration = self.declared.get(name)
+        if isinstance(declaration, ChannelDeclaration):
+            return declaration
+        channels = [n for n, d in self.declared.items() if isinstance(d, ChannelDeclaration)]
+        advice = did_you_mean(name, channels) or "declare it with `.channel(...)`"
+        raise UnknownName(name=name, where=f"`{self.name}` as a channel", advice=advice, loc=loc)
+
+    def send(self, step: SendStep, body: Tree) -> w.Send:
+        ring = self.channel(step.channel, step.loc).ring
+        require_scalars(step, ring)
+        scalars = tuple(self.reader.integer(step.scalars[n], "send", step.loc) for n in ring.scalars)
+        slot, index, inner = self.token(step, body, {})
+        return w.Send(step.channel, slot, index, scalars, inner, step.loc)
+
+    def receive(self, step: ReceiveStep, body: Tree) -> w.Loop:
+        ring, is_endless = self.channel(step.channel, step.loc).ring, step.count is None
+        require_scalars(step, ring)
+        count: Expr = Const(w.UNTIL_CLOSED)
+        if step.count is not None:
+            count = ir.binary("max", self.reader.integer(step.count, "receive", step.loc), Const(0), step.loc)
+        names = {name: self.fresh.name(step.scalars.get(name, name)) for name in ring.scalars}
+        known = {new: Var(names[name]) for name, new in step.scalars.items()}
+        given = [name for name in (step.token, step.index, *step.scalars.values()) if name]
+        if len({*given}) < len(given):
+            raise NameClash(kind="names of a token", name=", ".join(given), loc=step.loc)
+        loop = self.fresh.name(step.token or "token")
+        slot, index, inner = self.token(step, body, known)
+        receive = w.Receive(step.channel, slot, index, tuple(names.values()), is_endless, inner, step.loc)
+        return w.Loop(w.RANGE, loop, count, None, (receive,), step.loc)
+
+    def token(
+        self, step: SendStep | ReceiveStep, body: Tree, values: Mapping[str, Expr]
+    ) -> tuple[str, str, tuple[w.Node, ...]]:
+        """Return the variables of the buffer and the number of a token, and the nodes of its block."""
+        declaration, token = self.channel(step.channel, step.loc), step.token
+        for name in filter(None, (token, step.index, *values)):
+            if name in self.values or name in self.declared or name in self.tokens:
+                raise NameClash(kind="things in a function", name=name, loc=step.loc)
+        slot, index = self.fresh.name(f"{step.channel}.slot"), self.fresh.name(f"{step.channel}.index")
+        values = {**values, **({step.index: Var(index)} if step.index else {})}
+        if not token:
+            return slot, index, self.apart(body, **values)
+        if declaration.shape is None:
+            expected, found = f"a channel with buffers for `{token}`", f"`{step.channel}`, which has none"
+            raise BadOperand(op=METHODS[type(step)], expected=expected, found=found, loc=step.loc)
+        self.tokens[token] = Region(step.channel, (Index(Var(slot)),))
+        with self.tensors.knowing(token, Memref(declaration.dtype, declaration.shape, True, step.loc)):
+            inner = self.apart(body, **values)
+        del self.tokens[token]
+        return slot, index, inner
 
     def loop(self, step: LoopStep, body: Tree) -> w.Loop:
         if step.tile is not None:
@@ -256,7 +340,9 @@ class _Orchestration:
         param = callee.param(name)
         if isinstance(param.type, ScalarType):
             return self.scalar_argument(name, value, param.type.dtype, loc)
-        return self.tensors.region(callee.name, param, read_place(self.reader, name, value, loc), loc)
+        region = self.tensors.region(callee.name, param, read_place(self.reader, name, value, loc), loc)
+        token = self.tokens.get(region.tensor)
+        return region if token is None else replace(token, dims=(*token.dims, *region.dims), loc=region.loc)
 
     def passed(self, callee: w.WorkloadFunction, name: str, value: Argument, loc: Location) -> Region | Expr:
         param = next(p for p in callee.open_params if p.name == name)
@@ -277,6 +363,24 @@ class _Orchestration:
             expected = f"for `{name}`, a number or the name of a scalar"
             raise BadOperand(op="call", expected=expected, found="a place in a tensor", loc=loc)
         return fitted(self.reader.read(value, "call", loc), dtype, name, loc)
+
+
+def require_scalars(step: SendStep | ReceiveStep, ring: w.Ring) -> None:
+    """Refuse scalars that a channel does not have, and a send without one that it has."""
+    unknown = next((name for name in step.scalars if name not in ring.scalars), None)
+    missing = next((name for name in ring.scalars if name not in step.scalars), None)
+    if unknown is None and (missing is None or isinstance(step, ReceiveStep)):
+        return
+    expected = f"the scalars of channel `{step.channel}`: {', '.join(ring.scalars) or 'none'}"
+    found = f"`{unknown}`" if unknown is not None else f"no `{missing}`"
+    raise BadOperand(op=METHODS[type(step)], expected=expected, found=found, loc=step.loc)
+
+
+def ring_of(name: str, declaration: ChannelDeclaration) -> w.TensorParam:
+    """Return the tensor that holds the buffers of a channel."""
+    dtype = i64 if declaration.shape is None else declaration.dtype
+    kind = TensorType(dtype, (declaration.ring.buffers, *(declaration.shape or ())))
+    return w.TensorParam(name, kind, declaration.loc, is_local=True, channel=declaration.ring)
 
 
 def _variable(name: str, dtype: DType, loc: Location) -> Expr:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import assert_never
 
 from pto_wsp.ir.scalar import Expr
+from pto_wsp.ir.workload import Ring
 from pto_wsp.lang.workload.expansion import NOT_EXPANDED, Expansion
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
@@ -55,7 +56,17 @@ class ScalarDeclaration:
     loc: Location
 
 
-Declaration = Memref | TileDeclaration | ScalarDeclaration
+@record
+class ChannelDeclaration:
+    """A declared channel. `shape` is that of a token's buffer, None for tokens of scalars alone."""
+
+    dtype: DType
+    shape: tuple[int, ...] | None
+    ring: Ring
+    loc: Location
+
+
+Declaration = Memref | TileDeclaration | ScalarDeclaration | ChannelDeclaration
 
 
 @record
@@ -136,6 +147,14 @@ class ImportStep:
 
 
 @record
+class WaitStep:
+    """The clock of a process advances."""
+
+    cycles: Operand
+    loc: Location
+
+
+@record
 class ReturnStep:
     """The end of the function."""
 
@@ -184,10 +203,63 @@ class IfStep:
 
 
 @record
+class ProcessStep:
+    """The beginning of a process of a network."""
+
+    name: str
+    loc: Location
+
+
+@record
+class SendStep:
+    """The beginning of a token that is sent.
+
+    Attributes:
+        channel: its name.
+        token: name of the buffer in the steps up to `end_send`, or empty.
+        scalars: of the token, by name.
+        index: name of the number of the token, or empty.
+    """
+
+    channel: str
+    token: str
+    scalars: Mapping[str, Operand]
+    index: str
+    loc: Location
+
+
+@record
+class ReceiveStep:
+    """The beginning of a loop over tokens that are received.
+
+    Attributes:
+        channel: its name.
+        token: name of the buffer in the steps up to `end_receive`, or empty.
+        scalars: names of the scalars of the token, by those of the channel.
+        index: name of the number of the token, or empty.
+        count: how many tokens, or None: until the channel is closed.
+    """
+
+    channel: str
+    token: str
+    scalars: Mapping[str, str]
+    index: str
+    count: Operand | None
+    loc: Location
+
+
+@record
 class ElseStep:
     """The beginning of the other branch."""
 
     loc: Location
+
+
+METHODS: dict[type, str] = {ProcessStep: "process", SendStep: "send", ReceiveStep: "receive"}
+"""The methods that begin blocks of networks."""
+
+OfNetwork = ProcessStep | SendStep | ReceiveStep
+Opening = LoopStep | WhileStep | IfStep | OfNetwork
 
 
 @record
@@ -197,7 +269,7 @@ class EndStep:
     The last `num_tests` steps of a `WhileStep` are done before its condition is tested again.
     """
 
-    closes: type[LoopStep] | type[WhileStep] | type[IfStep]
+    closes: type[Opening]
     method: str
     loc: Location
     count: int = 1
@@ -205,8 +277,9 @@ class EndStep:
 
 
 Debugging = PrintStep | CheckStep
-Plain = Transfer | TileStep | ScalarStep | CallStep | Debugging | ImportStep | ReturnStep | LeaveStep
-Opening = LoopStep | WhileStep | IfStep
+Plain = (
+    Transfer | TileStep | ScalarStep | CallStep | Debugging | ImportStep | WaitStep | ReturnStep | LeaveStep
+)
 Step = Plain | Opening | ElseStep | EndStep
 
 
@@ -248,7 +321,7 @@ def tiles_and_loops(tree: Tree) -> set[str]:
                 found.add(dst)
             case ScalarStep() | CallStep() | PrintStep() | CheckStep():
                 pass
-            case ImportStep() | ReturnStep() | LeaveStep():
+            case ImportStep() | WaitStep() | ReturnStep() | LeaveStep():
                 pass
             case _:
                 assert_never(step)

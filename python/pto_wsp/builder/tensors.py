@@ -6,7 +6,8 @@ without a shape is as wide as the tiles of its calls, and as high as its array o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 
 from pto_wsp.analysis.bounding import extent_needed
 from pto_wsp.builder.scalars import ScalarReader
@@ -77,7 +78,7 @@ class Tensors:
     def __init__(self, function: str, declared: Mapping[str, Memref], taken: Collection[str]) -> None:
         self.taken = taken
         self.function = function
-        self.declared = declared
+        self.declared = {**declared}
         self.intermediates: dict[str, Memref] = {}
         self.widths: dict[str, tuple[int, Location]] = {}
 
@@ -103,6 +104,13 @@ class Tensors:
             expected, found = "a memref of global memory", f"`{name}`, which the run makes"
             raise BadOperand(op=op, expected=expected, found=found, loc=loc)
         return memref
+
+    @contextmanager
+    def knowing(self, token: str, memref: Memref) -> Iterator[None]:
+        """Know the buffer of a token in a block."""
+        self.declared[token] = memref
+        yield
+        del self.declared[token]
 
     # --- regions ---
 

@@ -50,10 +50,12 @@ def sufficient_depths(
     the network ends, and each depth is then lowered as far as it can be. No channel gets less than it has.
 
     Returns:
-        A depth per channel. None if no depths help, if tasks decide what is sent, or if the trials take long.
+        A depth per channel. None if no depths help, if tasks or time decide what is sent, or if the trials
+        take long.
     """
     network = module.entry_workload
-    if w.deciding_tensors(network.body) & module.written:
+    is_merged = any(t.channel is not None and t.channel.merge != w.TURNS for t in network.tensors)
+    if is_merged or w.deciding_tensors(network.body) & module.written:
         return None
     moves = 0
 
@@ -68,7 +70,7 @@ def sufficient_depths(
 
     def blocking(depths: Mapping[str, int]) -> set[str] | None:
         """Return the channels that have too few buffers, or None if the network ends."""
-        processes, _ = step_all(network, sizes, run, depths)
+        processes, _ = step_all(network, sizes, run, depths, {})
         waits = [p.waits for p in processes if p.waits is not None]
         return {at.node.channel for at in waits if at.reason in (BUFFER, RECEIPT)} if waits else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, auto
+from typing import assert_never
 
 import numpy as np
 
@@ -87,22 +88,37 @@ class _Buffer:
 
 
 class _Side:
-    """The processes of one side of a channel, which take turns in declared order."""
+    """The processes of one side of a channel, which take turns in declared order.
 
-    def __init__(self, processes: Sequence[_Process]) -> None:
+    Senders that are merged by time have no turns, or those of an earlier run.
+    """
+
+    def __init__(
+        self, processes: Sequence[_Process], by_time: bool = False, order: Sequence[_Process] | None = None
+    ) -> None:
         self._processes = processes
+        self._by_time = by_time and len(processes) > 1
+        self._order = order if self._by_time else None
         self._turn = 0
 
     @property
+    def _has_order(self) -> bool:
+        return self._order is not None and self._turn < len(self._order)
+
+    @property
     def next(self) -> _Process | None:
-        """The process whose turn it is, or None if all have ended."""
+        """The process whose turn it is, or None if all have ended; without turns one that runs, if any."""
+        if self._order is not None and self._has_order:
+            return self._order[self._turn]
         count = len(self._processes)
-        order = (self._processes[(self._turn + k) % count] for k in range(count))
-        return next((p for p in order if p.state is not _State.ENDED), None)
+        order = [self._processes[(self._turn + k) % count] for k in range(count)]
+        left = [p for p in order if p.state is not _State.ENDED]
+        running = [p for p in left if p.state is _State.RUNNING] if self._by_time else []
+        return next(iter(running or left), None)
 
     def has_turn(self, process: _Process) -> bool:
         """Return whether it is the turn of a process. Raises _OtherFailed if it is that of a failed one."""
-        other = self.next
+        other = process if self._by_time and not self._has_order else self.next
         if other is process:
             return True
         _require_sound(other)
@@ -110,7 +126,10 @@ class _Side:
 
     def advance(self, process: _Process) -> None:
         """End the turn of a process."""
-        self._turn = self._processes.index(process) + 1
+        if not self._by_time:
+            self._turn = self._processes.index(process) + 1
+        elif self._order is not None:
+            self._turn += 1
 
 
 def _require_sound(process: _Process | None) -> None:
@@ -124,11 +143,19 @@ def _require_sound(process: _Process | None) -> None:
 class _Channel:
     """A channel during a run. The functions that ask return why a process waits, or an empty text."""
 
-    def __init__(self, tensor: w.TensorParam, processes: Sequence[_Process], depth: int) -> None:
+    def __init__(
+        self,
+        tensor: w.TensorParam,
+        ring: w.Ring,
+        processes: Sequence[_Process],
+        depth: int,
+        order: Sequence[_Process] | None,
+    ) -> None:
         self.tensor = tensor
         self.is_rendezvous = depth == 0
         self.buffers = [_Buffer() for _ in range(max(depth, 1))]
-        self.senders = _Side([p for p in processes if p.moves(w.Send, tensor.name)])
+        senders = [p for p in processes if p.moves(w.Send, tensor.name)]
+        self.senders = _Side(senders, ring.merge != w.TURNS, order)
         self.receivers = _Side([p for p in processes if p.moves(w.Receive, tensor.name)])
         self.sent = self.received = self.freed = 0
 
@@ -199,10 +226,19 @@ class _ProcessWalk(Walk):
         self.poll = run.poll
         self.channels = channels
 
-    def move(self, node: w.Process | w.Send | w.Receive, loops: tuple[w.Loop, ...]) -> Iterator[Step]:
-        """Walk a send or receive."""
-        assert not isinstance(node, w.Process), "processes are walked one by one"
-        return self.send(node, loops) if isinstance(node, w.Send) else self.receive(node, loops)
+    def move(self, node: w.NetworkNode, loops: tuple[w.Loop, ...]) -> Iterator[Step]:
+        """Walk a send, a receive or a wait."""
+        match node:
+            case w.Send():
+                yield from self.send(node, loops)
+            case w.Receive():
+                yield from self.receive(node, loops)
+            case w.Delay(cycles=cycles):
+                self.value(cycles, loops)  # there is no clock, but the expression may fail
+            case w.Process():
+                raise AssertionError("processes are walked one by one")
+            case _:
+                assert_never(node)
 
     def send(self, node: w.Send, loops: tuple[w.Loop, ...]) -> Iterator[Step]:
         channel = self.channels[node.channel]
@@ -300,6 +336,7 @@ def run_network(
     sizes: Mapping[str, Value],
     call: CallKernel,
     poll: Callable[[], None] = lambda: None,
+    merges: Mapping[str, Sequence[int]] | None = None,
 ) -> int:
     """Run the entry of `module`, a network, and return the number of tasks.
 
@@ -309,6 +346,8 @@ def run_network(
         sizes: values of its sizes and scalars.
         call: runs a kernel.
         poll: called before each task; an exception in it ends the run.
+        merges: numbers of the senders of a channel that is merged by time, in order. Those of other channels
+            send as they are stepped.
 
     Raises:
         RunError: that of the first declared process that fails without the failure of another.
@@ -317,7 +356,7 @@ def run_network(
     """
     network = module.entry_workload
     run = TaskRunner(module, arrays, NOTHING_LATE, call, poll)
-    processes, channels = step_all(network, sizes, run, {})
+    processes, channels = step_all(network, sizes, run, {}, merges or {})
     error = next((p.error for p in processes if p.error is not None), None)
     if error is not None:
         raise error
@@ -332,7 +371,11 @@ def run_network(
 
 
 def step_all(
-    network: w.WorkloadFunction, sizes: Mapping[str, Value], run: TaskRunner, depths: Mapping[str, int]
+    network: w.WorkloadFunction,
+    sizes: Mapping[str, Value],
+    run: TaskRunner,
+    depths: Mapping[str, int],
+    merges: Mapping[str, Sequence[int]],
 ) -> tuple[list[_Process], dict[str, _Channel]]:
     """Step all processes until none can go on.
 
@@ -341,16 +384,19 @@ def step_all(
         sizes: values of its sizes and scalars.
         run: runs tasks.
         depths: of channels that do not have their own depth.
+        merges: as in `run_network`.
 
     Returns:
         The processes and the channels at the end.
     """
     processes = [_Process(node) for node in network.processes]
-    channels = {
-        t.name: _Channel(t, processes, depths.get(t.name, t.channel.depth))
-        for t in network.tensors
-        if t.channel is not None
-    }
+    channels: dict[str, _Channel] = {}
+    for tensor in network.tensors:
+        if (ring := tensor.channel) is not None:
+            numbers = merges.get(tensor.name)
+            order = None if numbers is None else [processes[number] for number in numbers]
+            depth = depths.get(tensor.name, ring.depth)
+            channels[tensor.name] = _Channel(tensor, ring, processes, depth, order)
     for process in processes:
         scope: Scope = {**dict.fromkeys(network.variables, 0), **sizes}
         process.begin(_ProcessWalk(process, scope, run, channels))

@@ -127,12 +127,12 @@ class Walk:
                     self.scope[name] = int(self.value(value, loops))
                 case w.Refuse():
                     raise refused(node, int(self.value(node.size, loops)), scope_text(self.scope, loops))
-                case w.Process() | w.Send() | w.Receive():
+                case w.Process() | w.Send() | w.Receive() | w.Delay():
                     yield from self.move(node, loops)
                 case w.WorkloadCall(workload=name, loc=loc):
                     raise call_left(name, loc)
 
-    def move(self, node: w.Process | w.Send | w.Receive, loops: tuple[w.Loop, ...]) -> Iterator[Step]:
+    def move(self, node: w.NetworkNode, loops: tuple[w.Loop, ...]) -> Iterator[Step]:
         """Walk what networks alone have."""
         raise NotImplementedError
 

@@ -42,7 +42,7 @@ def workload_names(workload: w.WorkloadFunction) -> set[str]:
                 found |= {slot, index}
             case w.Receive(slot=slot, index=index, scalars=scalars):
                 found |= {slot, index, *scalars}
-            case w.Cond() | w.Set() | w.Refuse() | w.WorkloadCall() | w.Process():
+            case w.Cond() | w.Set() | w.Refuse() | w.WorkloadCall() | w.Process() | w.Delay():
                 pass
             case _:
                 assert_never(node)
@@ -181,7 +181,7 @@ class WorkloadRenaming:
                 scalars = tuple(map(self.variable, node.scalars))
                 names = {"slot": self.variable(slot), "index": self.variable(index)}
                 return replace(node, channel=self.ring(channel), scalars=scalars, **names)
-            case w.Cond() | w.Refuse() | w.Process():
+            case w.Cond() | w.Refuse() | w.Process() | w.Delay():
                 return node
             case _:
                 assert_never(node)

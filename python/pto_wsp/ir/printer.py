@@ -133,6 +133,7 @@ def _tensor_flags(param: w.TensorParam) -> list[str]:
     if param.channel is not None:
         flags += [f"depth = {param.channel.depth}", f"latency = {param.channel.latency}"]
         flags += [f"scalars = [{', '.join(param.channel.scalars)}]"] if param.channel.scalars else []
+        flags += [f"merge = {param.channel.merge}"] if param.channel.merge != w.TURNS else []
     return flags if param.axis is None else [*flags, f"offsets = %{param.axis}"]
 
 
@@ -162,7 +163,7 @@ def _nodes(body: Sequence[w.Node], out: TextWriter) -> None:
                 _condition(node, out)
             case w.Set(name=name, value=value):
                 out.line(f"{expr_text(w.assigned(name))} = {expr_text(value)} : {value.dtype}")
-            case w.Process() | w.Send() | w.Receive():
+            case w.Process() | w.Send() | w.Receive() | w.Delay():
                 _network_node(node, out)
             case w.Refuse(assumption=assumption) if assumption:
                 out.line(f"REFUSE assumption {quoted(assumption)}")
@@ -191,8 +192,11 @@ def _ranges(loop: w.Loop) -> str:
     return found + (f" tile_levels={{{levels}}}" if levels else "")
 
 
-def _network_node(node: w.Process | w.Send | w.Receive, out: TextWriter) -> None:
+def _network_node(node: w.NetworkNode, out: TextWriter) -> None:
     match node:
+        case w.Delay(cycles=cycles):
+            out.line(f"WAIT {expr_text(cycles)}")
+            return
         case w.Process(name=name):
             word, head = "PROCESS", f"@{name}"
         case w.Send(channel=channel, slot=slot, index=index, scalars=scalars):

@@ -28,7 +28,7 @@ def verify_network(workload: w.WorkloadFunction, kernels: dict[str, KernelFuncti
     inner = next((node for node in nested if isinstance(node, w.Process)), None)
     require(inner is None, "a process is inside another node", None if inner is None else inner.loc)
     if not workload.processes:
-        moves = (n for n in w.walk_nodes(workload.body) if isinstance(n, (w.Send, w.Receive)))
+        moves = (n for n in w.walk_nodes(workload.body) if isinstance(n, (w.Send, w.Receive, w.Delay)))
         move = next(moves, None)
         require(move is None and not channels, "a workload has a channel", workload.loc)
         return
@@ -41,6 +41,9 @@ def verify_network(workload: w.WorkloadFunction, kernels: dict[str, KernelFuncti
             loc=outside.loc,
         )
     require_distinct([p.name for p in workload.processes], workload.loc, "two processes are called `{}`")
+    for tensor in channels.values():
+        assert tensor.channel is not None
+        require(tensor.channel.merge in w.MERGES, f"no kind of merge: {tensor.channel.merge}", tensor.loc)
     for process in workload.processes:
         _verify_moves(process.body, channels, kernels)
         _verify_variables(process, workload)

@@ -195,14 +195,16 @@ class _WorkloadVerifier:
                     require(list(bounds) == sorted(set(bounds)), "the bounds of tiers ascend", node.loc)
                 case w.WorkloadCall():
                     self.call(node)
-                case w.Process() | w.Send() | w.Receive():
+                case w.Process() | w.Send() | w.Receive() | w.Delay():
                     self.part_of_network(node, before)
                 case _:
                     assert_never(node)
         return before
 
-    def part_of_network(self, node: w.Process | w.Send | w.Receive, before: frozenset[str]) -> None:
+    def part_of_network(self, node: w.NetworkNode, before: frozenset[str]) -> None:
         match node:
+            case w.Delay(cycles=cycles):
+                self.integer(cycles, node.loc)
             case w.Process():
                 self.nodes(node.body, frozenset())
             case w.Send(slot=slot, index=index, scalars=scalars):

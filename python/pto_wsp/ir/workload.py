@@ -27,6 +27,13 @@ from pto_wsp.types.tile import ScalarType, TensorType
 PARALLEL, SEQUENTIAL, RANGE = "parallel", "seq", "range"
 
 
+TURNS, TIME, ARRIVAL = "turns", "time", "arrival"
+"""How several senders of a channel are merged: in turn; by simulated time; the same, and where there is no
+clock, as they come."""
+
+MERGES = (TURNS, TIME, ARRIVAL)
+
+
 @record
 class Ring:
     """What makes a local tensor the ring of a channel: its first dimension numbers the buffers.
@@ -36,11 +43,13 @@ class Ring:
             ends when its token is received.
         scalars: names of the integers that each token carries.
         latency: cycles from a send to its receipt, >= 0, on targets that have a clock.
+        merge: how several senders are merged, one of `MERGES`.
     """
 
     depth: int
     scalars: tuple[str, ...] = ()
     latency: int = 0
+    merge: str = TURNS
 
     @property
     def buffers(self) -> int:
@@ -363,7 +372,19 @@ class Receive:
     loc: Location | None = None
 
 
-Node = Loop | Task | Cond | Set | Refuse | WorkloadCall | Process | Send | Receive
+@record
+class Delay:
+    """The clock of a process advances by `cycles`, an integer; below 0 counts as 0.
+
+    It changes nothing on targets without a clock.
+    """
+
+    cycles: Expr
+    loc: Location | None = None
+
+
+NetworkNode = Process | Send | Receive | Delay
+Node = Loop | Task | Cond | Set | Refuse | WorkloadCall | NetworkNode
 
 
 @record
@@ -438,7 +459,7 @@ Block = tuple[Node, ...]
 def blocks(node: Node) -> tuple[Block, ...]:
     """Return the blocks inside a node, in program order."""
     match node:
-        case Task() | Set() | Refuse() | WorkloadCall():
+        case Task() | Set() | Refuse() | WorkloadCall() | Delay():
             return ()
         case Loop(body=body) | Process(body=body) | Send(body=body) | Receive(body=body):
             return (body,)
@@ -451,7 +472,7 @@ def blocks(node: Node) -> tuple[Block, ...]:
 def rebuild(node: Node, change: Callable[[Block], Iterable[Node]]) -> Node:
     """Return a node with each of the blocks inside it changed."""
     match node:
-        case Task() | Set() | Refuse() | WorkloadCall():
+        case Task() | Set() | Refuse() | WorkloadCall() | Delay():
             return node
         case Loop() | Process() | Send() | Receive():
             return replace(node, body=tuple(change(node.body)))
@@ -492,6 +513,8 @@ def node_expressions(node: Node) -> tuple[Expr, ...]:
             return _argument_expressions(args)
         case Send(scalars=scalars):
             return scalars
+        case Delay(cycles=cycles):
+            return (cycles,)
         case Process() | Receive():
             return ()
         case Task():
@@ -530,6 +553,8 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
             return replace(node, args=_mapped_arguments(args, change))
         case Send(scalars=scalars):
             return replace(node, scalars=tuple(map(change, scalars)))
+        case Delay(cycles=cycles):
+            return replace(node, cycles=change(cycles))
         case Process() | Receive():
             return node
         case Task(args=args, keys=keys, workspace=workspace, cost=cost):

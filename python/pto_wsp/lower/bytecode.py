@@ -20,7 +20,7 @@ HEADER = struct.Struct("<10IQ")
 INSTRUCTION = struct.Struct("<BBHI")
 AXIS = struct.Struct("<BBHIII")
 KERNEL = struct.Struct("<QHHHH")
-TENSOR = struct.Struct("<BBBBBB2x8q")
+TENSOR = struct.Struct("<BBBBBBBx8q")
 SYMBOL = struct.Struct("<BB6x")
 CONSTANT = struct.Struct("<q")
 
@@ -71,6 +71,7 @@ class Op(enum.IntEnum):
     RECEIVE = 0x4A
     END_RECEIVE = 0x4B
     RECEIVE_EACH = 0x4C
+    WAIT = 0x4D
     EXPR_END = 0x50
     EXPR_CONST = 0x51
     EXPR_REG = 0x52
@@ -117,6 +118,13 @@ class ChannelKind(enum.IntEnum):
     NONE = 0
     RING = 1
     RENDEZVOUS = 2
+
+
+class MergeKind(enum.IntEnum):
+    """Which of several senders of a channel sends the next token."""
+
+    TURNS = 0
+    TIME = 1
 
 
 class SymbolKind(enum.IntEnum):

@@ -188,7 +188,7 @@ class _Lowering:
                 case w.Refuse(size=size):
                     self.emit(Op.FAIL, len(self.refusals), expr=size)
                     self.refusals.append(node)
-                case w.Process() | w.Send() | w.Receive():
+                case w.Process() | w.Send() | w.Receive() | w.Delay():
                     self.part_of_network(node)
                 case w.WorkloadCall(workload=name, loc=loc):
                     raise call_left(name, loc)
@@ -207,8 +207,13 @@ class _Lowering:
 
     # --- networks ---
 
-    def part_of_network(self, node: w.Process | w.Send | w.Receive) -> None:
+    def part_of_network(self, node: w.NetworkNode) -> None:
         match node:
+            case w.Delay(cycles=cycles):
+                register, self.num_registers = self.num_registers, self.num_registers + 1
+                self.emit(Op.SET, register, expr=cycles)
+                self.emit(Op.WAIT, register)
+                return
             case w.Process():
                 begin, end = self.emit(Op.PROCESS), Op.END_PROCESS
             case w.Send(channel=channel, scalars=scalars):
@@ -422,11 +427,12 @@ class _Lowering:
         written = tensor.name in self.written
         # The engine does not rely on assumptions: an exported program binds arrays without checking them.
         is_distinct = tensor.is_distinct and tensor.is_local
-        kind, scalars = bc.ChannelKind.NONE, 0
+        kind, scalars, merge = bc.ChannelKind.NONE, 0, bc.MergeKind.TURNS
         if tensor.channel is not None:
             kind, scalars = self.channel_kind(tensor.channel, tensor.loc), len(tensor.channel.scalars)
+            merge = bc.MergeKind.TURNS if tensor.channel.merge == w.TURNS else bc.MergeKind.TIME
         dtype = tensor.type.dtype.code
-        return bc.TENSOR.pack(dtype, len(dims), written, is_distinct, kind, scalars, *padded)
+        return bc.TENSOR.pack(dtype, len(dims), written, is_distinct, kind, scalars, merge, *padded)
 
     @staticmethod
     def channel_kind(ring: w.Ring, loc: Location | None) -> bc.ChannelKind:

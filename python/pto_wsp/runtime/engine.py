@@ -74,6 +74,14 @@ class EngineRunner:
         other.loaded = self._load_bytecode(module, self.loaded.executable)
         return other
 
+    def merging(self, merges: list[list[int]]) -> Self:
+        """Return a runner of the network that keeps this order of senders, per tensor, where time decides."""
+        other, loaded = copy.copy(self), self.loaded
+        options = run_options(loaded.module.schedule)
+        options.merges = merges
+        other.loaded = LoadedProgram(loaded.executable, options, loaded.code, lambda: loaded.origin)
+        return other
+
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
     ) -> None:

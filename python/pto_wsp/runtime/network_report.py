@@ -26,6 +26,7 @@ class ProcessLine:
         cores: it waited for a core that tasks of other processes had.
         tokens: it waited to receive from a channel, by channel.
         buffers: it waited for a free buffer of a channel, or for a receipt, by channel.
+        waited: it let pass with `wait`.
         end: when it ended.
     """
 
@@ -35,6 +36,7 @@ class ProcessLine:
     cores: float
     tokens: Mapping[str, float]
     buffers: Mapping[str, float]
+    waited: float
     end: float
 
 
@@ -67,16 +69,20 @@ class NetworkReport:
     Attributes:
         processes: in declared order.
         channels: in declared order.
+        cycles: of the run.
+        merges: per tensor, the numbers of the processes that sent the tokens of a channel that is merged by
+            time, in order.
     """
 
     def __init__(self, network: WorkloadFunction, times: _native.SimNetwork, cycles: float) -> None:
         self._names = [t.name for t in network.tensors]
         self._processes = [p.name for p in network.processes]
         self._times = times
-        self._cycles = max(cycles, 1.0)
+        self.merges = times.merges
+        self.cycles = max(cycles, 1.0)
         self.processes = [
-            ProcessLine(name, tasks, busy, cores, self._by_channel(tokens), self._by_channel(buffers), end)
-            for name, (tasks, busy, cores, end, tokens, buffers) in zip(
+            ProcessLine(name, tasks, busy, cores, self._by_channel(tokens), self._by_channel(buffers), *rest)
+            for name, (tasks, busy, cores, *rest, tokens, buffers) in zip(
                 self._processes, times.processes, strict=True
             )
         ]
@@ -85,7 +91,7 @@ class NetworkReport:
             ring = network.tensors[tensor].channel
             assert ring is not None
             interval = (last - first) / (tokens - 1) if tokens > 1 else 0.0
-            fill, mean = in_use / self._cycles, queued / max(tokens, 1)
+            fill, mean = in_use / self.cycles, queued / max(tokens, 1)
             self.channels.append(
                 ChannelLine(self._names[tensor], ring.depth, tokens, fill, most, mean, interval)
             )
@@ -96,7 +102,7 @@ class NetworkReport:
     @property
     def bottleneck(self) -> str:
         """The process that has the least time to wait for channels: a faster one makes the run faster."""
-        return max(self.processes, key=lambda p: (p.busy + p.cores, p.process)).process
+        return max(self.processes, key=lambda p: (p.busy + p.cores + p.waited, p.process)).process
 
     @property
     def interval(self) -> float:
@@ -139,7 +145,7 @@ class NetworkReport:
 
     def to_svg(self) -> str:
         """Return a picture: the network with its bottleneck marked, and a lane of tasks per process."""
-        busy = {line.process: line.busy / self._cycles for line in self.processes}
+        busy = {line.process: line.busy / self.cycles for line in self.processes}
         channels = [
             PictureChannel(
                 self._names[tensor],
@@ -152,9 +158,7 @@ class NetworkReport:
         ]
         spans = [(process, start, end) for process, _, start, end in self._times.spans]
         tokens = [PictureToken(row[1], row[2], row[4], row[5]) for row in self._times.tokens]
-        picture = NetworkPicture(
-            self._processes, busy, channels, self.bottleneck, spans, tokens, self._cycles
-        )
+        picture = NetworkPicture(self._processes, busy, channels, self.bottleneck, spans, tokens, self.cycles)
         return to_svg(network_drawing(picture))
 
     def save(self, path: str | Path) -> None:
@@ -176,13 +180,13 @@ class NetworkReport:
             (
                 line.process,
                 f"{line.tasks:,}",
-                f"{line.busy / self._cycles:.0%}",
-                f"{line.cores / self._cycles:.0%}",
+                f"{line.busy / self.cycles:.0%}",
+                f"{line.cores / self.cycles:.0%}",
                 self._waits(line),
             )
             for line in self.processes
         ]
-        yield from table(("process", "tasks", "busy", "waits for cores", "waits for channels"), rows)
+        yield from table(("process", "tasks", "busy", "waits for cores", "other waits"), rows)
         yield ""
         yield from table(
             ("channel", "depth", "tokens", "fill", "most", "queued"),
@@ -195,5 +199,6 @@ class NetworkReport:
     def _waits(self, line: ProcessLine) -> str:
         waits = [(cycles, f"a token of {name}") for name, cycles in line.tokens.items()]
         waits += [(cycles, f"a buffer of {name}") for name, cycles in line.buffers.items()]
-        texts = [f"{cycles / self._cycles:.0%} {what}" for cycles, what in sorted(waits, reverse=True)]
+        waits += [(line.waited, "`wait`")] if line.waited else []
+        texts = [f"{cycles / self.cycles:.0%} {what}" for cycles, what in sorted(waits, reverse=True)]
         return ", ".join(texts)

@@ -332,8 +332,11 @@ class Program:
         """Refuse options and arrays that a run of a network does not take."""
         if check is not None:
             require_one_order(self._runner.workload, f"`check={check!r}`")
-        if level:
-            require_one_order(self._runner.workload, "`trace`")
+        if level and self._target == "sim":
+            advice = "`report_of(program).network` has the tasks and tokens of its processes"
+            raise UnsupportedByTarget(
+                target="sim", what="`trace` of a network", reason=advice, loc=caller_location()
+            )
         require_separate(self.module, bound.arrays)
 
     def _require_kernels(self, what: str) -> None:

@@ -18,8 +18,9 @@ from pto_wsp.errors import KernelFailed, TimeLimitReached, UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
+from pto_wsp.ir.workload import TURNS
 from pto_wsp.runtime.binding import NO_KERNELS
-from pto_wsp.runtime.device_costs import DeviceCosts, machine
+from pto_wsp.runtime.device_costs import DeviceCosts, Find, machine
 from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
 from pto_wsp.runtime.network_report import NetworkReport
 from pto_wsp.runtime.networks import require_known_control
@@ -43,30 +44,20 @@ class SimulatedRunner:
         """Run for values, if asked for, and simulate. The trace is that of the device."""
         loaded = self._engine.loaded
         entry = loaded.module.entry_workload
-        flushed: list[int] = []
-        figures: Figures | None = None
         if self._has_values:
             require_known_control(loaded.module)
-            figures, _ = self._engine.run(dataclasses.replace(request, trace=0))
-            assert isinstance(figures, _native.RunResult)
-            flushed = figures.flushed
         else:
             _require_simulated(request, loaded.module)
         find, costs = self._costs.of_run()
-        try:
-            result = loaded.executable.simulate(
-                tuple(request.arrays),
-                tuple(request.scalars),
-                loaded.options,
-                self._machine(loaded),
-                find,
-                self._costs.matters,
-                flushed,
-                request.trace > 0,
-                [0.0 if t.channel is None else float(t.channel.latency) for t in entry.tensors],
-            )
-        except _native.EngineError as error:
-            raise self._engine.explained(error, loaded, request) from None
+        figures: Figures | None = None
+        result: _native.SimResult | None = None
+        if any(t.channel is not None and t.channel.merge != TURNS for t in entry.tensors):
+            result = self._simulate(loaded, request, find, [])  # what comes first decides values
+        if self._has_values:
+            figures, _ = self._engine_for(result).run(dataclasses.replace(request, trace=0))
+            assert isinstance(figures, _native.RunResult)
+        if result is None:
+            result = self._simulate(loaded, request, find, [] if figures is None else figures.flushed)
         found = None
         if result.record is not None:
             ran = Ran(loaded.module, Machine(0, {}, is_simulated=True))
@@ -75,6 +66,31 @@ class SimulatedRunner:
         of_network = None if result.network is None else NetworkReport(entry, result.network, result.cycles)
         report = cache(lambda: SimulationReport(self._device, result, costs, found, of_network))
         return self._figures(figures, result, report), found if request.trace > 0 else None
+
+    def _simulate(
+        self, loaded: LoadedProgram, request: RunRequest, find: Find, flushed: list[int]
+    ) -> _native.SimResult:
+        tensors = loaded.module.entry_workload.tensors
+        try:
+            return loaded.executable.simulate(
+                tuple(request.arrays),
+                tuple(request.scalars),
+                loaded.options,
+                self._machine(loaded),
+                find,
+                self._costs.matters,
+                flushed,
+                request.trace > 0,
+                [0.0 if t.channel is None else float(t.channel.latency) for t in tensors],
+            )
+        except _native.EngineError as error:
+            raise self._engine.explained(error, loaded, request) from None
+
+    def _engine_for(self, result: _native.SimResult | None) -> EngineRunner:
+        """Return what runs for values, in the order in which a simulation has merged tokens."""
+        if result is None or result.network is None:
+            return self._engine
+        return self._engine.merging(result.network.merges)
 
     @cached_property
     def _costs(self) -> DeviceCosts:

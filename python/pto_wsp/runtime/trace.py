@@ -17,6 +17,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import loop_text
 from pto_wsp.ir.scalar import Const, Expr, Value, children, name_of, walk
 from pto_wsp.lower.lower_workload_to_bytecode import Lowered
+from pto_wsp.runtime.networks import require_one_order
 from pto_wsp.support.record import record
 from pto_wsp.visualize.calls import CallSite
 from pto_wsp.visualize.drawing import to_svg
@@ -127,7 +128,9 @@ class Lanes:
 
 
 class Trace:
-    """The tasks of one run, in program order.
+    """The tasks of one run, in program order; those of a network in the order in which they began.
+
+    Of a network, the dispatcher of a task is the number of its process.
 
     Iterating yields a `TaskEvent` per task. Arrays `task`, `worker`, `dispatcher`, `start_ns`, `end_ns`
     (length = tasks) hold the same figures for numeric work. The places of tasks in the program are computed
@@ -348,11 +351,13 @@ class Trace:
 
         Raises:
             NothingRecorded: the run was not recorded with `trace="full"`.
+            NotYetSupported: it is a network, whose tasks have no common program order.
         """
         from pto_wsp.advice.case import Case  # here: few programs ask, and all of them start
 
         if self._ran is None:
             raise NothingRecorded(program=self._about.get("program", "the program"))
+        require_one_order(self._ran.module.entry_workload, "advice on a trace")
         loops = [self._loops[site] for site in self._sites]
         nodes = [*self._sites.values()]
         return Case(self.timeline(), self._ran.module, nodes, loops, self, self._ran.machine)
@@ -363,7 +368,8 @@ class Trace:
 
     def to_html(self) -> str:
         """Return a report: timeline, task graph, figures, advice, hazards and schedule, in one page."""
-        return run_report(self.timeline(), "" if self._ran is None else str(self.advise()))
+        has_advice = self._ran is not None and not self._ran.module.entry_workload.processes
+        return run_report(self.timeline(), str(self.advise()) if has_advice else "")
 
     def save_html(self, path: str | Path) -> None:
         """Write `to_html()` to a file, which opens in any browser without a network."""

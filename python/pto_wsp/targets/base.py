@@ -14,7 +14,7 @@ from pto_wsp.ir.check_texts import CheckText
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
-from pto_wsp.ir.workload import WorkloadFunction
+from pto_wsp.ir.workload import TIME, WorkloadFunction
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
@@ -213,6 +213,7 @@ class Target(ABC):
             computes it before the run.
         takes_gpu_arrays: whether arrays may lie in memory of a GPU.
         runs_networks: whether it runs networks of processes.
+        has_clock: whether the tokens of networks can be merged by time.
         spaces: memories that it places tiles and tensors in where a program asks for them.
     """
 
@@ -220,6 +221,7 @@ class Target(ABC):
     evaluates_floats: ClassVar[bool] = False
     takes_gpu_arrays: ClassVar[bool] = False
     runs_networks: ClassVar[bool] = False
+    has_clock: ClassVar[bool] = False
     spaces: ClassVar[frozenset[Space]] = frozenset()
 
     @abstractmethod
@@ -255,11 +257,20 @@ class Target(ABC):
                 raise UnsupportedByTarget(target=self.name, what=what, reason=reason, loc=function.loc)
 
     def require_networks(self, workload: WorkloadFunction) -> None:
-        """Raise UnsupportedByTarget if a workload is a network, and this target runs none."""
+        """Raise UnsupportedByTarget for a network that this target does not run."""
         if workload.processes and not self.runs_networks:
             reason = "it runs workloads of one program order: compile for `interp`"
             loc = workload.processes[0].loc
             raise UnsupportedByTarget(target=self.name, what="a network of processes", reason=reason, loc=loc)
+        by_time = (t for t in workload.tensors if t.channel is not None and t.channel.merge == TIME)
+        if not self.has_clock and (tensor := next(by_time, None)) is not None:
+            raise UnsupportedByTarget(
+                target=self.name,
+                what=f'`merge="time"` of channel `{tensor.name}`',
+                reason="it has no clock, so results would depend on the moment",
+                hint="accept that with `network(..., nondeterministic=True)`, or merge by turns",
+                loc=tensor.loc,
+            )
 
     def preferences(self) -> Preferences:
         """Return what operators choose by. Results do not depend on it."""

@@ -256,13 +256,16 @@ def _channel(cursor: Cursor) -> w.Ring:
     cursor.expect("=")
     latency = cursor.integer("the latency in cycles")
     scalars: list[str] = []
-    if cursor.at(","):
-        cursor.skip()
-        cursor.expect("scalars")
+    merge = w.TURNS
+    while cursor.accept(","):
+        word = cursor.word(("scalars", "merge"), "`scalars = [...]` or `merge = ...`")
         cursor.expect("=")
+        if word == "merge":
+            merge = cursor.word(w.MERGES, "`turns`, `time` or `arrival`")
+            break
         cursor.expect("[")
         while not cursor.accept("]"):
             if scalars:
                 cursor.expect(",")
             scalars.append(cursor.take(WORD, "the name of a scalar").text)
-    return w.Ring(depth, tuple(scalars), latency)
+    return w.Ring(depth, tuple(scalars), latency, merge)

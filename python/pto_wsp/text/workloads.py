@@ -24,7 +24,7 @@ _PARTS_OF_LOOPS = {"start": LoopStart, "len": LoopExtent}
 Find = Callable[[Cursor, Token], k.KernelFunction | w.WorkloadFunction]
 """Returns the function that a token names."""
 
-_STATEMENTS = ("FOR", "IF", "CALL", "REFUSE", "PROCESS", "SEND", "RECEIVE", "return")
+_STATEMENTS = ("FOR", "IF", "CALL", "REFUSE", "PROCESS", "SEND", "RECEIVE", "WAIT", "return")
 _KINDS = (w.PARALLEL, w.SEQUENTIAL, w.RANGE)
 
 
@@ -101,6 +101,11 @@ class _WorkloadBody(Body[w.Node]):
                 return self.send(cursor)
             case "RECEIVE":
                 return self.receive(cursor)
+            case "WAIT":
+                cursor.skip()
+                cycles = read_expression(cursor, self)
+                cursor.end()
+                return w.Delay(cycles, cursor.whole)
         refuse_known(cursor)
         cursor.word(_STATEMENTS, "a statement")
         cursor.fail("a statement", token=token)

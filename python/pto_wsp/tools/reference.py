@@ -72,7 +72,7 @@ SUBJECTS: dict[str, Subject] = {
         "Networks of processes",
         "Processes with program orders of their own, connected by channels. [Processes](../processes.md) is "
         "the guide.",
-        "Channel lang.workload.channels.ChannelToken process network replicate "
+        "Channel lang.workload.channels.ChannelToken process network replicate wait "
         "lang.workload.networks.ProcessFunction",
         ChannelToken="ChannelToken",
         ProcessFunction="ProcessFunction",

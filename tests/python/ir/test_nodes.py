@@ -61,6 +61,7 @@ NODES = (
     w.Process("p", (TASK,)),
     w.Send("c", "s", "n", (A, B), (TASK,)),
     w.Receive("c", "s", "n", ("m",), True, (TASK,)),
+    w.Delay(A),
 )
 
 

@@ -7,7 +7,22 @@ import math
 import numpy as np
 import pytest
 
-from pto_wsp import Channel, In, Out, P, Tensor, Tile, f32, i64, kernel, network, process, pto, replicate
+from pto_wsp import (
+    Channel,
+    In,
+    Out,
+    P,
+    Tensor,
+    Tile,
+    f32,
+    i64,
+    kernel,
+    network,
+    process,
+    pto,
+    replicate,
+    wait,
+)
 from pto_wsp.device.model import Cache, Device, Dispatchers, HostLink
 from pto_wsp.device.reader import get_device
 from pto_wsp.errors import ChannelEnded, Deadlock, NotSimulated
@@ -206,3 +221,39 @@ def test_values_that_tasks_write_do_not_decide() -> None:
     for values in (True, False):
         with pytest.raises(NotSimulated, match="counts"):
             deciding.compile(target="sim", values=values).run(N=np.ones((1, 1), np.int64))
+
+
+def test_wait_lets_time_pass_in_its_process() -> None:
+    """A source that waits is the bottleneck; scalars decide how long it waits."""
+    ticks, values = Channel("ticks", depth=4, scalars=("n",)), Channel("values", Tensor[f32, 1, 8], 4)
+
+    @process
+    def clock() -> None:
+        for i in P(TOKENS):
+            with ticks.send(n=i):
+                pass
+
+    @process
+    def source(X: Tensor[f32, TOKENS, 1, 8]) -> None:
+        for tick in ticks.receive():
+            n = tick.scalars.n
+            wait(100 * n)
+            wait(-n)
+            with values.send() as token:
+                load(x=X[n], y=token)
+
+    @process
+    def sink(Y: Tensor[f32, TOKENS, 1, 8]) -> None:
+        for token in values.receive():
+            store(x=token, y=Y[token.index])
+
+    program = network(clock, source, sink).compile(target="sim", device=device())
+    x = np.arange(8 * TOKENS, dtype=np.float32).reshape(TOKENS, 1, 8)
+    y = np.zeros_like(x)
+    program.run(X=x, Y=y)
+    assert np.array_equal(x, y)
+    found = report_of(program).network
+    waited = 100 * TOKENS * (TOKENS - 1) // 2
+    assert report_of(program).cycles == waited + TOKENS * LOAD + STORE
+    assert found is not None and [line.waited for line in found.processes] == [0, waited, 0]
+    assert found.bottleneck == "source" and "`wait`" in str(found)

@@ -26,6 +26,7 @@ struct EventVisitor {
   bool on_iteration(uint32_t /*loop*/) { return true; }
   bool on_leave(uint32_t /*loop*/) { return true; }
   bool on_move(uint32_t /*move*/) { return false; }
+  bool on_wait(uint32_t /*register*/) { return false; }
   bool on_end() { return false; }
 };
 
@@ -41,6 +42,7 @@ template <class Visitor>
     case Event::kIteration: return visitor.on_iteration(event.index);
     case Event::kLeave: return visitor.on_leave(event.index);
     case Event::kMove: return visitor.on_move(event.index);
+    case Event::kWait: return visitor.on_wait(event.index);
     case Event::kNothing:
     case Event::kInterpret: return true;
     case Event::kEnd: return visitor.on_end();
@@ -129,6 +131,7 @@ class Expander {
           assign(step.index, plan_->evaluate(plan_->sets[step.index].value, registers_.data()));
           break;
         case Step::kMove: ++place_.step; return {Event::kMove, step.index};
+        case Step::kWait: ++place_.step; return {Event::kWait, step.index};
         case Step::kFail: refuse(step.index);
         default: return {Event::kEnd, 0};
       }

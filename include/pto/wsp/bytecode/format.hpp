@@ -77,6 +77,7 @@ enum class Op : uint8_t {
   RECEIVE = 0x4A,      ///< operand2 = ring: waits for a token, which the tasks up to END_RECEIVE read
   END_RECEIVE = 0x4B,  ///< operand2 = index of its RECEIVE
   RECEIVE_EACH = 0x4C, ///< RECEIVE as the first of a loop, which ends where the channel is closed
+  WAIT = 0x4D,         ///< operand1 = register: cycles, which a SET in front of it gives; below 0 counts as 0
 
   // Expressions: postfix over i64, after HALT, each ended by EXPR_END. Named by their first instruction.
   EXPR_END = 0x50,
@@ -153,6 +154,12 @@ enum class ChannelKind : uint8_t {
   RENDEZVOUS = 2,  ///< the one buffer of a channel whose sends end when their token is received
 };
 
+/// Which of several senders of a channel sends the next token.
+enum class MergeKind : uint8_t {
+  TURNS = 0,  ///< they take turns
+  TIME = 1,   ///< the first that finds a free buffer
+};
+
 /// A tensor that the run binds. dims[d] >= 0 is a fixed size; dims[d] = -1 - s is the value of symbol s,
 /// taken from the first tensor that has it and checked for the others.
 struct TensorDescriptor {
@@ -162,7 +169,8 @@ struct TensorDescriptor {
   uint8_t distinct;  ///< 1 if its elements differ from each other by construction
   ChannelKind channel;
   uint8_t scalars;  ///< of each token of a channel
-  uint8_t reserved[2];
+  MergeKind merge;
+  uint8_t reserved[1];
   int64_t dims[kMaxTensorRank];
 };
 

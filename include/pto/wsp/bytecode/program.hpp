@@ -141,9 +141,10 @@ struct Step {
     kHalt,
     kMove,
     kProcess,
-    kEndProcess
+    kEndProcess,
+    kWait
   } kind;
-  uint32_t index;        ///< loop, condition, set, fail, site, move or process
+  uint32_t index;        ///< loop, condition, set, fail, site, move or process; register of a wait
   bool is_late = false;  ///< see late.hpp
 };
 

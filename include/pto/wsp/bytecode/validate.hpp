@@ -113,11 +113,13 @@ class Validator {
 
   static void check_channel(const TensorDescriptor& tensor, int64_t i) {
     if (tensor.channel == ChannelKind::NONE) {
-      if (tensor.scalars != 0) fail_at("a reserved field is set", "tensor", i);
+      if (tensor.scalars != 0 || tensor.merge != MergeKind::TURNS)
+        fail_at("a reserved field is set", "tensor", i);
       return;
     }
     const bool is_known = tensor.channel == ChannelKind::RING || tensor.channel == ChannelKind::RENDEZVOUS;
-    if (!is_known) fail_at("unknown kind of channel", "tensor", i);
+    const bool is_merge_known = tensor.merge == MergeKind::TURNS || tensor.merge == MergeKind::TIME;
+    if (!is_known || !is_merge_known) fail_at("unknown kind of channel", "tensor", i);
     const bool has_buffers = tensor.rank > 0 && tensor.dims[0] > 0 && tensor.dims[0] <= kMaxBuffers;
     if (!has_buffers) fail_at("a channel has a wrong number of buffers", "tensor", i);
     if (tensor.channel == ChannelKind::RENDEZVOUS && tensor.dims[0] != 1)
@@ -144,6 +146,7 @@ class Validator {
       case Op::RECEIVE_EACH: return open_move(in);
       case Op::END_SEND:
       case Op::END_RECEIVE: return close_move(in);
+      case Op::WAIT: return check_wait(in);
       case Op::NOP:
         if (in.operand1 != 0 || in.operand2 != 0) fail("a reserved field is set");
         return;
@@ -294,6 +297,14 @@ class Validator {
     add_step(Step::kSet, uint32_t(program_.sets.size()));
     const bool is_flush = program_.expression(in.operand2).reads_written;
     program_.sets.push_back({pc_ - 1, in.operand1, in.operand2, is_flush});
+  }
+
+  void check_wait(Instruction in) {
+    if (!in_process_) fail("a wait outside of a process");
+    if (in.operand2 != 0) fail("a reserved field is set");
+    if (in.operand1 >= program_.header.num_registers) fail("no such register");
+    if (!program_.is_variable[in.operand1]) fail("a loop's register is set");
+    add_step(Step::kWait, in.operand1);
   }
 
   void check_fail(Instruction in) {

@@ -69,6 +69,7 @@ class GuardFinder {
       case Step::kMove: return program.moves[step.index].pc;
       case Step::kProcess:
       case Step::kEndProcess:
+      case Step::kWait:
       case Step::kHalt: return 0;
     }
     return 0;

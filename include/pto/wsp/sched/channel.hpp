@@ -38,31 +38,58 @@ inline bool waits(Admission admission) {
 }
 
 /// The processes of one side of a channel, which take turns in declared order. One that has ended loses its
-/// turn.
+/// turn. Senders that are merged by time have no turns, or those of an earlier run.
 class Side {
  public:
-  Side(std::vector<uint32_t> processes, const ProcessStates& states)
-      : processes_(std::move(processes)), states_(&states) {}
+  Side(std::vector<uint32_t> processes, const ProcessStates& states,
+       bytecode::MergeKind merge = bytecode::MergeKind::TURNS, const std::vector<uint32_t>* order = nullptr,
+       bool is_recorded = false)
+      : processes_(std::move(processes)),
+        states_(&states),
+        by_time_(merge == bytecode::MergeKind::TIME && processes_.size() > 1),
+        is_recorded_(is_recorded),
+        order_(order) {}
 
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  /// The process whose turn it is, or kNone if all have ended.
+  /// The process whose turn it is, or kNone if all have ended. Without turns one that runs, else one that has
+  /// failed.
   uint32_t next() const {
+    if (has_order()) return (*order_)[turn_];
+    uint32_t failed = kNone;
     for (size_t k = 0; k < processes_.size(); ++k) {
       const uint32_t process = processes_[(turn_ + k) % processes_.size()];
-      if ((*states_)[process].load(std::memory_order_acquire) != ProcessState::kEnded) return process;
+      const ProcessState state = (*states_)[process].load(std::memory_order_acquire);
+      if (state == ProcessState::kEnded) continue;
+      if (state == ProcessState::kRunning || !by_time_) return process;
+      failed = failed == kNone ? process : failed;
     }
-    return kNone;
+    return failed;
   }
+  /// The process whose turn it is if `process` asks, which has not ended.
+  uint32_t next_of(uint32_t process) const { return by_time_ && !has_order() ? process : next(); }
   /// Ends the turn of a process.
   void advance(uint32_t process) {
     if (processes_.size() == 1) return;
-    turn_ = size_t(std::find(processes_.begin(), processes_.end(), process) - processes_.begin()) + 1;
+    if (!by_time_) {
+      turn_ = size_t(std::find(processes_.begin(), processes_.end(), process) - processes_.begin()) + 1;
+    } else if (order_ != nullptr) {
+      ++turn_;
+    } else if (is_recorded_) {
+      merged_.push_back(process);
+    }
   }
+  /// The order in which senders without turns have sent, if it is recorded.
+  std::vector<uint32_t> take_merged() { return std::exchange(merged_, {}); }
 
  private:
+  bool has_order() const { return by_time_ && order_ != nullptr && turn_ < order_->size(); }
+
   std::vector<uint32_t> processes_;
   const ProcessStates* states_;
+  bool by_time_, is_recorded_;
+  const std::vector<uint32_t>* order_;
+  std::vector<uint32_t> merged_;
   size_t turn_ = 0;
 };
 
@@ -87,7 +114,7 @@ class alignas(kLineBytes) Channel {
   std::vector<Waiter> waiters;
 
   Admission admit_send(uint32_t process) const {
-    const uint32_t next = senders_.next();
+    const uint32_t next = senders_.next_of(process);
     if (next != process) return unless_failed(next, Admission::kTurnToSend);
     const Buffer& buffer = buffer_of(sent_);
     if (buffer.owner == Side::kNone) return Admission::kGo;
@@ -135,6 +162,8 @@ class alignas(kLineBytes) Channel {
   uint64_t sent() const { return sent_; }
   uint64_t received() const { return received_; }
   uint64_t freed() const { return freed_; }
+  /// The senders of all tokens, if they are recorded.
+  std::vector<uint32_t> take_merged() { return senders_.take_merged(); }
 
  private:
   /// Free unless it has an owner: the sender of its token, then the receiver.

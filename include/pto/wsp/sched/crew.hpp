@@ -121,6 +121,8 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   int64_t end_ns() const { return end_ns_; }
 
   Run& run() { return run_; }
+  /// \pre the run is one of a network
+  Network& network() { return *network_; }
   uint32_t num_dispatchers() const { return num_dispatchers_; }
   const Dispatcher& dispatcher(uint32_t i) const { return *dispatchers_[i]; }
   /// Null if hazard maps order the tasks, or program order alone.

@@ -35,11 +35,12 @@ class Network {
       : run_(run),
         plan_(run.plan()),
         others_(others),
-        state_(run.plan(), run.bases()),
-        sharing_(run.num_workers(), run.options().jitter != 0),
+        state_(run.plan(), run.bases(), run.options()),
+        sharing_(run.num_workers(), run.options().jitter != 0, run.prepared()->costs->network_sharing),
         idle_(run.num_workers()) {
     for (const auto& process : state_.processes) {
       process->home = find_home(process->number);
+      if (run.options().trace) process->places.emplace();
       ready_.push_back(process.get());
     }
     num_ready_.store(int(ready_.size()), std::memory_order_relaxed);
@@ -53,6 +54,17 @@ class Network {
   }
   /// All processes have ended, failed or wait for ever; then the run has its failure.
   bool is_over() const { return is_over_.load(std::memory_order_seq_cst); }
+
+  /// \pre the run is over
+  MergeOrders take_merges() { return state_.take_merges(); }
+  /// Where the tasks of each process come from, in a run that records them. \pre the run is over
+  std::vector<trace::ProcessPlaces> take_places() {
+    std::vector<trace::ProcessPlaces> places;
+    for (const auto& process : state_.processes) {
+      if (process->places) places.push_back(std::move(*process->places));
+    }
+    return places;
+  }
 
   /// Runs processes as far as they can, one after the other. False if there is none for this worker.
   bool work(Worker& worker, uint32_t slot) {
@@ -128,6 +140,9 @@ class Network {
       return true;
     }
 
+    /// There is no clock.
+    bool on_wait(uint32_t /*reg*/) { return true; }
+
     bool on_task(uint32_t site) {
       do {
         if (!run_task(site)) return false;
@@ -143,6 +158,8 @@ class Network {
       const bool is_simple = call.is_simple && !is_watched_ && !is_timed;
       if (!is_simple && plan_.sites[site].checks_late)
         process_.checker.check(plan_.sites[site], registers, true);
+      if (process_.places) process_.places->add(site, process_.expander.copy_registers());
+      if (process_.places) worker_.begin_task_of(process_.number);
       try {
         if (!is_simple) process_.arguments.fill_rest(site, registers);
         const int32_t check =
@@ -340,6 +357,7 @@ class Network {
   /// A process is not at work any more. Acquire: the last worker sees what the others did.
   void leave() {
     if (num_active_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+    sharing_.end();
     if (std::optional<EngineError> failure = state_.failure())
       run_.fail({0, 0, std::move(*failure), true}, 0);
     is_over_.store(true, std::memory_order_seq_cst);

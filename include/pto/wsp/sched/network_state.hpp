@@ -13,6 +13,7 @@
 #include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/sched/channel.hpp"
 #include "pto/wsp/sched/run.hpp"
+#include "pto/wsp/trace/process_places.hpp"
 
 namespace pto::wsp::sched {
 
@@ -35,15 +36,19 @@ struct alignas(kLineBytes) NetworkProcess {
   bytecode::Expander expander;
   bytecode::TaskChecker checker;
   uint64_t num_tasks = 0;
-  uint32_t pending = kNoMove;  ///< the send or receive at which it waits
+  std::optional<trace::ProcessPlaces> places;  ///< of its tasks, if they are recorded
+  uint32_t pending = kNoMove;                  ///< the send or receive at which it waits
   std::vector<Channel*> channels;
   std::optional<EngineError> error;
 };
 
 class NetworkState {
  public:
-  NetworkState(const bytecode::Plan& plan, const std::vector<char*>& bases)
-      : states(plan.program().processes.size()), plan_(plan) {
+  NetworkState(const bytecode::Plan& plan, const std::vector<char*>& bases, const RunOptions& options)
+      : states(plan.program().processes.size()),
+        plan_(plan),
+        merges_(options.merges),
+        records_merges_(options.records_merges) {
     make_channels();
     for (uint32_t step = 0; step < plan_.steps.size(); ++step) {
       if (plan_.steps[step].kind != bytecode::Step::kProcess) continue;
@@ -89,6 +94,15 @@ class NetworkState {
     expander.set(move.reg + 1u, int64_t(token));
     for (uint32_t i = 0; i < channel.num_scalars() && !is_send; ++i)
       expander.set(move.reg + 2u + i, channel.scalars(token)[i]);
+  }
+
+  /// Per tensor, the senders of tokens that were merged by time, if they were recorded. \pre the run is over
+  MergeOrders take_merges() {
+    MergeOrders merges(channels.size());
+    for (size_t tensor = 0; tensor < channels.size(); ++tensor) {
+      if (channels[tensor] != nullptr) merges[tensor] = channels[tensor]->take_merged();
+    }
+    return merges;
   }
 
   /// The error of a process at a channel whose other side has ended.
@@ -138,8 +152,11 @@ class NetworkState {
         std::vector<uint32_t>& side = is_send ? senders : receivers;
         if (side.empty() || side.back() != move.process) side.push_back(move.process);
       }
-      channels[tensor] = std::make_unique<Channel>(program.tensors[tensor], Side(std::move(senders), states),
-                                                   Side(std::move(receivers), states), states);
+      const std::vector<uint32_t>* order = merges_ == nullptr ? nullptr : &merges_->at(tensor);
+      channels[tensor] = std::make_unique<Channel>(
+          program.tensors[tensor],
+          Side(std::move(senders), states, program.tensors[tensor].merge, order, records_merges_),
+          Side(std::move(receivers), states), states);
     }
   }
 
@@ -157,6 +174,8 @@ class NetworkState {
   }
 
   const bytecode::Plan& plan_;
+  const std::shared_ptr<const MergeOrders> merges_;
+  const bool records_merges_;
 };
 
 }  // namespace pto::wsp::sched

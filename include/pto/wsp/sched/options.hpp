@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -133,6 +134,9 @@ struct DebugOptions {
   bool checks_edges = false;  ///< check that the stated edges suffice (for Deps::kNone)
 };
 
+/// Per tensor, the senders of the tokens of a channel whose tokens are merged by time, in order.
+using MergeOrders = std::vector<std::vector<uint32_t>>;
+
 struct RunOptions : PolicyOptions, DebugOptions {
   static constexpr uint32_t kDefaultDispatchers = 8;
 
@@ -146,8 +150,10 @@ struct RunOptions : PolicyOptions, DebugOptions {
     tracks = tracks_hazards;
   }
 
-  uint32_t workers = 0;       ///< 0 = one per core
-  bool is_network = false;    ///< of a network of processes
+  uint32_t workers = 0;                       ///< 0 = one per core
+  bool is_network = false;                    ///< of a network of processes
+  std::shared_ptr<const MergeOrders> merges;  ///< of a network: the order to keep; null = as they come
+  bool records_merges = false;                ///< of a network whose tokens are merged as they come
   bool is_simulated = false;  ///< a walk makes tasks for a simulation, each a strand of its own
   bool is_alone = false;      ///< the calling thread runs all tasks, even with more workers
   bool begins_alone = false;  ///< the calling thread begins, and others join if that pays

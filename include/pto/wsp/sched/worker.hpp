@@ -16,10 +16,12 @@
 #include "pto/wsp/bytecode/rows.hpp"
 #include "pto/wsp/progress.hpp"
 #include "pto/wsp/sched/instances.hpp"
+#include "pto/wsp/sched/network_sharing.hpp"
 #include "pto/wsp/sched/options.hpp"
 #include "pto/wsp/sched/pace.hpp"
 #include "pto/wsp/sched/random.hpp"
 #include "pto/wsp/trace/order_check.hpp"
+#include "pto/wsp/trace/process_places.hpp"
 #include "pto/wsp/trace/recorder.hpp"
 
 namespace pto::wsp::sched {
@@ -28,6 +30,9 @@ namespace pto::wsp::sched {
 class SiteCosts {
  public:
   explicit SiteCosts(size_t num_sites) : costs_(num_sites) {}
+
+  SharingChoice network_sharing;  ///< of a network
+
   uint32_t operator[](size_t site) const { return costs_[site].load(std::memory_order_relaxed); }
 
   /// Whether the next run justifies waking others: the last run was long, or there was none.
@@ -131,6 +136,7 @@ class alignas(kLineBytes) Worker {
   /// Forgets the run before. \pre no thread uses the worker
   void reset() {
     is_ready = false;
+    first_task_ = 0;
     recorder_ = {};
     order_.clear();
     num_tasks_.store(0, std::memory_order_relaxed);
@@ -160,6 +166,11 @@ class alignas(kLineBytes) Worker {
   /// The thread returns to tasks from other work.
   void resume() {
     if (options_.trace) recorder_.resume();
+  }
+  /// The next task is one of a process, which records it. The time since the last one belongs to no task.
+  void begin_task_of(uint32_t process) {
+    first_task_ = uint64_t{process} << trace::kProcessShift;
+    recorder_.resume();
   }
   /// Notes that the worker has looked for work since `start`, in a run that traces walks.
   void note_stretch(int64_t start, bool has_worked) { recorder_.note_stretch(start, has_worked); }
@@ -235,7 +246,7 @@ class alignas(kLineBytes) Worker {
     if (options_.verifies) return run_verified(arguments, site, registers);
     if (options_.trace) {
       const int32_t status = run_body(arguments, site, registers);
-      costs_->record(site, int64_t(double(recorder_.note_end(context_.task)) * ns_per_tick_));
+      costs_->record(site, int64_t(double(recorder_.note_end(first_task_ + context_.task)) * ns_per_tick_));
       return status;
     }
     if (!is_sampled) return run_body(arguments, site, registers);
@@ -313,6 +324,7 @@ class alignas(kLineBytes) Worker {
   trace::Recorder recorder_;
   std::vector<std::pair<uint64_t, trace::OrderStamp>> order_;
   double ns_per_tick_ = 1;
+  uint64_t first_task_ = 0;  ///< added to numbers of tasks in the record
   bytecode::RowChecker row_checker_;
   InstanceChecker instance_checker_;
   Scratch scratch_;

@@ -31,7 +31,7 @@ class NetworkSimulator : private bytecode::EventVisitor {
         plan_(run.plan()),
         simulation_(simulation),
         costs_(plan_, library, simulation.model),
-        state_(plan_, run.bases()),
+        state_(plan_, run.bases(), run.options()),
         clocks_(state_.processes.size()),
         rings_(state_.channels.size()),
         times_(std::make_shared<NetworkTimes>()) {}
@@ -117,6 +117,7 @@ class NetworkSimulator : private bytecode::EventVisitor {
   SimResult finish() {
     for (ChannelTime& channel : times_->channels) note_use(channel.tensor);
     result_.cycles = now_;
+    times_->merges = state_.take_merges();
     result_.kernels = costs_.kernels();
     result_.network = times_;
     return std::move(result_);
@@ -198,6 +199,15 @@ class NetworkSimulator : private bytecode::EventVisitor {
     bytecode::Expander& expander = state_.processes[present_]->expander;
     expander.assign(set, plan_.evaluate(plan_.sets[set].value, expander.registers()));
     return true;
+  }
+
+  bool on_wait(uint32_t reg) {
+    const int64_t cycles = state_.processes[present_]->expander.registers()[reg];
+    if (cycles <= 0) return true;
+    clocks_[present_].made = std::max(clocks_[present_].made, now_) + double(cycles);
+    times_->processes[present_].waited += double(cycles);
+    add_event(now_ + double(cycles), Kind::kGo, present_);
+    return false;
   }
 
   bool on_task(uint32_t site) {

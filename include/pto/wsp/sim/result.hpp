@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "pto/wsp/sched/options.hpp"
 #include "pto/wsp/sim/task.hpp"
 #include "pto/wsp/trace/record.hpp"
 
@@ -29,6 +30,7 @@ struct ProcessTime {
   uint64_t tasks = 0;
   double busy = 0;              ///< its tasks
   double cores = 0;             ///< it waited for a core
+  double waited = 0;            ///< it let time pass
   double end = 0;               ///< when it ended
   std::vector<double> tokens;   ///< per tensor: it waited to receive, or for its turn to
   std::vector<double> buffers;  ///< per tensor: it waited to send, or for a receipt
@@ -61,6 +63,7 @@ struct NetworkTimes {
   std::vector<ChannelTime> channels;
   std::vector<TokenTime> tokens;   ///< in the order of their ends; the first ones
   std::vector<ProcessSpan> spans;  ///< in the order of their ends; the first ones
+  sched::MergeOrders merges;       ///< see RunOptions
 };
 
 /// A task as it went.

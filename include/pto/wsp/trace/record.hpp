@@ -4,12 +4,14 @@
 /// on request, by another walk.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "pto/wsp/bytecode/expander.hpp"
 #include "pto/wsp/trace/dependences.hpp"
+#include "pto/wsp/trace/process_places.hpp"
 #include "pto/wsp/trace/recorder.hpp"
 #include "pto/wsp/trace/stall.hpp"
 
@@ -39,6 +41,19 @@ class RunRecord {
     dispatchers_.push_back({std::move(slices), std::move(stalls)});
   }
 
+  /// Tells where the tasks of the processes of a network come from. A task began after all those had ended
+  /// that it depended on, so they are numbered in the order of their starts. \pre the workers were added
+  void set_processes(std::vector<ProcessPlaces> processes) {
+    processes_ = std::move(processes);
+    for (const Work& work : workers_)
+      work.events.for_each([&](const TaskEvent& event) { started_.push_back(event); });
+    std::sort(started_.begin(), started_.end(), [](const TaskEvent& a, const TaskEvent& b) {
+      return a.start != b.start ? a.start < b.start : a.task < b.task;
+    });
+    for (const ProcessPlaces& process : processes_) numbers_.emplace_back(process.sites.size());
+    for (uint64_t number = 0; number < started_.size(); ++number) number_of(started_[number].task) = number;
+  }
+
   uint64_t num_tasks() const { return num_tasks_; }
   size_t num_workers() const { return workers_.size(); }
   uint32_t num_registers() const { return plan_->program().header.num_registers; }
@@ -47,20 +62,23 @@ class RunRecord {
   void fill_times(int64_t* worker, int64_t* start_ns, int64_t* end_ns) const {
     for (size_t i = 0; i < workers_.size(); ++i) {
       workers_[i].events.for_each([&](const TaskEvent& event) {
-        worker[event.task] = int64_t(i);
-        start_ns[event.task] = to_ns(event.start);
-        end_ns[event.task] = to_ns(event.end);
+        const uint64_t task = processes_.empty() ? event.task : number_of(event.task);
+        worker[task] = int64_t(i);
+        start_ns[task] = to_ns(event.start);
+        end_ns[task] = to_ns(event.end);
       });
     }
   }
 
-  /// Per task the dispatcher that it belonged to.
+  /// Per task the dispatcher that it belonged to, or the process.
   void fill_dispatchers(int64_t* dispatcher) const {
     std::fill_n(dispatcher, num_tasks_, 0);
     for (size_t i = 0; i < dispatchers_.size(); ++i) {
       for (const MadeSlice& made : dispatchers_[i].slices)
         std::fill_n(dispatcher + made.first_task, made.num_tasks, int64_t(i));
     }
+    for (uint64_t task = 0; task < started_.size(); ++task)
+      dispatcher[task] = process_of(started_[task].task);
   }
 
   /// (dispatcher, first task, number of tasks, when they were made), if what dispatchers do was recorded.
@@ -99,6 +117,7 @@ class RunRecord {
 
   /// Per task the instruction that made it, and all registers.
   void fill_places(int64_t* pc, int64_t* registers) const {
+    if (!processes_.empty()) return fill_places_of_processes(pc, registers);
     bytecode::Replay replay(*plan_, flushed_);
     for (uint64_t task = 0; task < num_tasks_; ++task) {
       pc[task] = plan_->sites[size_t(replay.next_task())].pc;
@@ -109,9 +128,10 @@ class RunRecord {
   /// (before, after, DependenceKind, tensor or -1) of the dependences of all tasks, the later of each task
   /// first.
   std::vector<int64_t> find_dependences() const {
-    bytecode::Replay replay(*plan_, flushed_);
     DependenceFinder finder(*plan_);
+    if (!processes_.empty()) return find_between_processes(finder);
     std::vector<int64_t> found;
+    bytecode::Replay replay(*plan_, flushed_);
     for (uint64_t task = 0; task < num_tasks_; ++task) {
       const auto site = uint32_t(replay.next_task());
       for (const Dependence& dependence : finder.next(site, replay.expander().registers()))
@@ -131,6 +151,34 @@ class RunRecord {
     std::vector<StallEvent> stalls;
   };
 
+  // A task of a network, as in an event
+  static uint32_t process_of(uint64_t task) { return uint32_t(task >> kProcessShift); }
+  static uint64_t own_number(uint64_t task) { return task & ((uint64_t{1} << kProcessShift) - 1); }
+  uint64_t& number_of(uint64_t task) { return numbers_[process_of(task)][own_number(task)]; }
+  uint64_t number_of(uint64_t task) const { return numbers_[process_of(task)][own_number(task)]; }
+  uint32_t site_of(uint64_t task) const { return processes_[process_of(task)].sites[own_number(task)]; }
+  const int64_t* registers_of(uint64_t task) const {
+    return processes_[process_of(task)].registers.data() + own_number(task) * num_registers();
+  }
+
+  void fill_places_of_processes(int64_t* pc, int64_t* registers) const {
+    for (const TaskEvent& event : started_) {
+      *pc++ = plan_->sites[site_of(event.task)].pc;
+      registers = std::copy_n(registers_of(event.task), num_registers(), registers);
+    }
+  }
+
+  std::vector<int64_t> find_between_processes(DependenceFinder& finder) const {
+    std::vector<int64_t> found;
+    for (uint64_t task = 0; task < started_.size(); ++task) {
+      const uint64_t own = started_[task].task;
+      for (const Dependence& dependence : finder.next(site_of(own), registers_of(own)))
+        found.insert(found.end(), {int64_t(dependence.before), int64_t(task), int64_t(dependence.kind),
+                                   int64_t(int32_t(dependence.tensor))});
+    }
+    return found;
+  }
+
   int64_t to_ns(int64_t ticks) const { return int64_t(double(ticks - start_) * ns_per_tick_); }
 
   std::shared_ptr<const bytecode::Plan> plan_;
@@ -140,6 +188,9 @@ class RunRecord {
   double ns_per_tick_;
   std::vector<Work> workers_;
   std::vector<Walk> dispatchers_;
+  std::vector<ProcessPlaces> processes_;        ///< of a network
+  std::vector<TaskEvent> started_;              ///< of a network, in the order of their starts
+  std::vector<std::vector<uint64_t>> numbers_;  ///< of the tasks of each process
 };
 
 }  // namespace pto::wsp::trace

@@ -104,7 +104,7 @@ def _tasks(
                 steps = (*steps, node) if name in once else steps
             case w.Refuse() | w.WorkloadCall():
                 pass
-            case w.Process() | w.Send() | w.Receive():
+            case w.Process() | w.Send() | w.Receive() | w.Delay():
                 raise AssertionError("tasks of a network have no program order")
             case _:
                 assert_never(node)

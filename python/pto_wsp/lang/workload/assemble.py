@@ -158,7 +158,10 @@ class _Assembler:
             found.update({param.name: param for param in axis.hidden()})
         for name, (channel, ring) in self.trace.channels.items():
             kind = TensorType(ring.dtype, ring.dims)
-            found[name] = w.TensorParam(name, kind, channel.loc, is_local=True, channel=channel.record)
+            record = channel.record
+            if record.merge == w.TIME and self.trace.is_nondeterministic:
+                record = replace(record, merge=w.ARRIVAL)
+            found[name] = w.TensorParam(name, kind, channel.loc, is_local=True, channel=record)
         return tuple(found.values())
 
     def param(self, name: str, param: Param | DenseDyn) -> w.WorkloadParam:
@@ -230,7 +233,7 @@ class _Assembler:
                 body = self.nodes(node.body)
                 names = (node.slot, node.index, node.scalars)
                 return w.Receive(node.channel, *names, node.ends_loop, body, node.loc)
-            case w.Set() | w.Refuse():
+            case w.Set() | w.Refuse() | w.Delay():
                 return node
             case _:
                 assert_never(node)

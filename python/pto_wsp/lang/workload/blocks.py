@@ -97,7 +97,7 @@ class OpenReceive:
     body: list[OpenNode]
 
 
-OpenNode = OpenLoop | OpenTask | OpenCond | w.Set | w.Refuse | OpenProcess | OpenSend | OpenReceive
+OpenNode = OpenLoop | OpenTask | OpenCond | w.Set | w.Refuse | w.Delay | OpenProcess | OpenSend | OpenReceive
 
 
 def tasks_of(nodes: Iterable[OpenNode]) -> Iterator[OpenTask]:
@@ -111,7 +111,7 @@ def tasks_of(nodes: Iterable[OpenNode]) -> Iterator[OpenTask]:
             case OpenCond():
                 yield from tasks_of(node.then)
                 yield from tasks_of(node.other)
-            case w.Set() | w.Refuse():
+            case w.Set() | w.Refuse() | w.Delay():
                 pass
             case _:
                 assert_never(node)

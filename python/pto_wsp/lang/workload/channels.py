@@ -11,7 +11,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Index
 from pto_wsp.ir.scalar import Const, Expr, Var
 from pto_wsp.lang.annotations import TensorAnnotation
-from pto_wsp.lang.operands import Number, Scalar, expression
+from pto_wsp.lang.operands import Number, Scalar, expression, kind_of
 from pto_wsp.lang.source import leaving_statements, loop_statement, loop_targets, with_statement
 from pto_wsp.lang.workload.blocks import OpenBlock, OpenReceive, OpenSend, left_early
 from pto_wsp.lang.workload.python_variables import require_one_value
@@ -41,9 +41,12 @@ class Channel:
             received.
         latency: cycles between a send and its receipt, >= 0. Targets without a clock accept and ignore it.
         scalars: names of the integers that each token carries.
+        merge: which of several senders sends the next token: `"turns"`, or `"time"`: the one that first finds
+            a free buffer. On targets without a clock that depends on the moment, and the network must say so:
+            `network(..., nondeterministic=True)`.
 
     Raises:
-        BadChannel: a name, type, depth, latency or scalar that a channel cannot have.
+        BadChannel: a name, type, depth, latency, scalar or merge that a channel cannot have.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Channel:
         *,
         latency: int = 0,
         scalars: Sequence[str] = (),
+        merge: str = w.TURNS,
     ) -> None:
         self.name = name
         self.loc = caller_location()
@@ -66,7 +70,9 @@ class Channel:
         names = (scalars,) if isinstance(scalars, str) else tuple(scalars)
         if len({*names}) < len(names) or not all(isinstance(n, str) and n.isidentifier() for n in names):
             raise self._bad("cannot have these scalars", f"expected different identifiers, found {scalars!r}")
-        self.record = w.Ring(depth, names, latency)
+        if merge not in (w.TURNS, w.TIME):
+            raise self._bad("cannot have this merge", f'expected "turns" or "time", found {merge!r}')
+        self.record = w.Ring(depth, names, latency, merge)
 
     def __repr__(self) -> str:
         return f"<channel {self.name}, depth {self.record.depth}>"
@@ -256,6 +262,30 @@ class _Receiving:
         yield _token(channel, ring, slot, index, {n: Var(v) for n, v in names.items()}, loc)
         trace.blocks.leave(inner)
         trace.blocks.leave(block)
+
+
+def wait(cycles: Number) -> None:
+    """Let time pass in a process: `wait(200)`.
+
+    The clock of the process advances on the target `sim`. `cpu` and `interp` have no clock, so it changes
+    nothing there.
+
+    Args:
+        cycles: an integer that sizes, loops, scalars of tokens or elements of tensors can decide; a value
+            below 0 counts as 0.
+
+    Raises:
+        BadOperand: not an integer, or a number below 0.
+        OutsideWorkload: no process is being built.
+    """
+    trace = _process("`wait`")
+    loc = caller_location()
+    expr = expression(cycles)
+    is_negative = isinstance(expr, Const) and expr.value < 0
+    if expr is None or expr.dtype is not i64 or is_negative:
+        found = repr(cycles) if is_negative else kind_of(cycles)
+        raise BadOperand(op="wait", expected="cycles: an integer >= 0", found=found, loc=loc)
+    trace.blocks.add(w.Delay(expr, loc))
 
 
 def _token(

@@ -30,6 +30,7 @@ class ComposedBodies:
         loc: place of the composition.
         processes: of a network, the name of each part.
         replicas: of a network, the names of those that `replicate` made.
+        is_nondeterministic: of a network, whether results may depend on the moment.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class ComposedBodies:
     loc: Location | None = None
     processes: tuple[str, ...] = ()
     replicas: frozenset[str] = frozenset()
+    is_nondeterministic: bool = False
 
 
 Body = FunctionSource | ComposedBodies
@@ -169,7 +171,22 @@ def _record_network(
         trace.blocks.leave(block)
         if name in body.replicas:
             require_one_for_one(process)
+    _declare_merges(trace, body)
     return Handle(trace, outer.nodes, [], body.loc)
+
+
+def _declare_merges(trace: WorkloadTrace, body: ComposedBodies) -> None:
+    """Note that channels are merged as tokens come, or refuse to declare what is not so."""
+    if not body.is_nondeterministic:
+        return
+    if all(channel.record.merge != w.TIME for channel, _ in trace.channels.values()):
+        raise BadNetwork(
+            problem="it is declared as nondeterministic, and it is deterministic",
+            detail='no channel of it has `merge="time"`',
+            advice="leave `nondeterministic=True` out",
+            loc=body.loc,
+        )
+    trace.is_nondeterministic = True
 
 
 def compose(trace: WorkloadTrace, kind: str, parts: Sequence[Handle], loc: Location | None) -> Handle:

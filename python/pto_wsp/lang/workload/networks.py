@@ -70,14 +70,25 @@ def replicate(proc: ProcessFunction, count: int) -> tuple[ProcessFunction, ...]:
     return tuple(ProcessFunction(f"{proc.name}_{number}", proc.body, True) for number in range(count))
 
 
-def network(*processes: ProcessFunction | Sequence[ProcessFunction], name: str = "network") -> Workload:
+def network(
+    *processes: ProcessFunction | Sequence[ProcessFunction],
+    name: str = "network",
+    nondeterministic: bool = False,
+) -> Workload:
     """Connect processes by the channels that they name. The result is compiled and run like a workload.
 
     Parameters of one name in several processes are one parameter. The order of the processes is the order of
     turns where several of them send to one channel or receive from one.
 
+    Args:
+        processes: processes, and tuples of them.
+        name: of the network.
+        nondeterministic: whether results may depend on the moment: targets without a clock then accept
+            channels with `merge="time"`.
+
     Raises:
-        BadNetwork: something that is not a process, or a process twice.
+        BadNetwork: something that is not a process, a process twice, or `nondeterministic` without such a
+            channel, when it is compiled.
         NameClash: parameters of one name that are declared differently.
     """
     loc = caller_location()
@@ -97,7 +108,8 @@ def network(*processes: ProcessFunction | Sequence[ProcessFunction], name: str =
         advice = "use `replicate`, or give the functions different names"
         raise _bad(f"two processes are called `{twice}`", "names tell processes apart", advice, loc)
     replicas = frozenset(proc.name for proc in found if proc.is_replica)
-    body = ComposedBodies(NETWORK, tuple(proc.body for proc in found), loc, names, replicas)
+    parts = tuple(proc.body for proc in found)
+    body = ComposedBodies(NETWORK, parts, loc, names, replicas, nondeterministic)
     declarations(body)
     return Workload(body, {}, name)
 

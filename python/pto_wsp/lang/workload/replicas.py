@@ -55,7 +55,7 @@ def _sends(body: Sequence[OpenNode], is_always: bool) -> Iterator[tuple[OpenSend
                 yield from _sends(inner, False)
             case OpenCond(then=then, other=other):
                 yield from _sends((*then, *other), False)
-            case OpenTask() | w.Set() | w.Refuse() | OpenProcess():
+            case OpenTask() | w.Set() | w.Refuse() | w.Delay() | OpenProcess():
                 pass
 
 

@@ -96,6 +96,8 @@ class WorkloadTrace:
         untyped_elements: scalars that are elements of tensors whose element type is not known yet.
         channels: the channels that processes name, with the tensors that hold their buffers.
         is_in_process: whether the body of a process is being recorded.
+        is_nondeterministic: whether channels that are merged by time are merged as tokens come where there is
+            no clock.
     """
 
     def __init__(self, name: str, loc: Location | None) -> None:
@@ -112,6 +114,7 @@ class WorkloadTrace:
         self.untyped_elements: list[Entry] = []
         self.channels: dict[str, tuple[ChannelLike, Tensor]] = {}
         self.is_in_process = False
+        self.is_nondeterministic = False
         self.distinct: list[Tensor] = []
         self.frames: list[Frame] = []
         self.sources: dict[object, FunctionSource] = {}

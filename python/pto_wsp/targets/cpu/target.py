@@ -58,7 +58,8 @@ class CpuTarget(Target):
                 check_kernel(kernel, self.name)
 
     def require_networks(self, workload: WorkloadFunction) -> None:
-        """Raise UnsupportedByTarget for a network whose walks are to be generated source."""
+        """Raise UnsupportedByTarget for a network that needs a clock, or walks in generated source."""
+        super().require_networks(workload)
         if workload.processes and self._expander == "source":
             what, reason = '`expander="source"` of a network', "each process is expanded from bytecode"
             loc = workload.processes[0].loc

@@ -169,7 +169,7 @@ class _WalkWriter:
                     self.out.line("return;")
                 case w.WorkloadCall(workload=name, loc=loc):
                     raise call_left(name, loc)
-                case w.Process() | w.Send() | w.Receive():
+                case w.Process() | w.Send() | w.Receive() | w.Delay():
                     raise self.refused("a network of processes", "its walk has one program order", node.loc)
 
     def loop(self, loop: w.Loop) -> None:

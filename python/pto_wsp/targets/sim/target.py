@@ -33,6 +33,7 @@ class SimTarget(Target):
 
     name = "sim"
     runs_networks = True
+    has_clock = True
 
     def __init__(self, device: Device, has_values: bool) -> None:
         self.device = device

@@ -16,6 +16,7 @@ from pto_wsp import (
     Tile,
     combine,
     f32,
+    i32,
     kernel,
     network,
     parse,
@@ -24,6 +25,7 @@ from pto_wsp import (
     replicate,
     slot_i64,
     slot_set_i64,
+    wait,
     workload,
 )
 from pto_wsp.errors import (
@@ -289,6 +291,41 @@ def test_replicas_send_one_token_for_one() -> None:
     refused(BadNetwork, "number of replicas", lambda: replicate(twice, 0))
 
 
+def test_wait_takes_cycles_in_processes_and_changes_nothing_without_a_clock() -> None:
+    rows = Channel("rows", Tensor[f32, 4, 8])
+
+    def waiting(cycles: object) -> Workload:
+        @process
+        def writer(X: Tensor[f32, "n", 4, 8], L: Tensor[i32, "n"]) -> None:
+            for i in P("n"):
+                wait(cycles if cycles is not None else L[i])  # pyright: ignore[reportArgumentType]
+                with rows.send() as token:
+                    copy(x=X[i], y=token)
+
+        @process
+        def reader(Y: Tensor[f32, "n", 4, 8]) -> None:
+            for token in rows.receive():
+                copy(x=token, y=Y[token.index])
+
+        return network(writer, reader)
+
+    text = str(waiting(None).trace().module)
+    assert "WAIT %L[%i]" in text and parse(text) == waiting(None).trace().module
+    x, lengths = RNG.standard_normal((3, 4, 8)).astype(np.float32), np.array([5, -2, 1 << 30], np.int32)
+    for target in ("interp", "cpu"):
+        y = np.zeros_like(x)
+        waiting(None).compile(target=target)(X=x, Y=y, L=lengths)
+        assert np.array_equal(x, y)
+    refused(BadOperand, "cannot take", waiting(-1).trace)
+    refused(BadOperand, "cannot take", waiting(1.5).trace)
+
+    @workload
+    def outside() -> None:
+        wait(1)
+
+    refused(BadOperand, "cannot take", outside.trace)
+
+
 def test_variables_belong_to_a_process() -> None:
     a = Channel("a", scalars=("n",))
 
@@ -330,7 +367,7 @@ def test_what_needs_one_program_order_is_refused() -> None:
     net = pipeline(1)
     program = net.compile(target="interp")
     x = np.ones((2, 4, 8), np.float32)
-    refused(NotYetSupported, "`trace` of a network", lambda: program(X=x, Y=x.copy(), trace=True))
+    refused(UnsupportedByTarget, "records nothing", lambda: program(X=x, Y=x.copy(), trace=True))
     refused(NotYetSupported, "`check='values'`", lambda: program(X=x, Y=x.copy(), check="values"))
     refused(NotYetSupported, "`task` of a network", lambda: program.task(0))
     refused(NotYetSupported, "`prove` of a network", net.prove)

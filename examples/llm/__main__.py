@@ -17,84 +17,25 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from examples.command import status_of
 from examples.llm.adapters import read_adapter
-from examples.llm.config import UnknownModel
+from examples.llm.config import Config, UnknownModel
 from examples.llm.engine import Engine, TooLong
+from examples.llm.grammar import JSON
+from examples.llm.masks import Mask, Vocabulary
 from examples.llm.model import Model, load
-from examples.llm.sampling import GREEDY, Sampling
+from examples.llm.options import parse
 from examples.llm.tokenizer import Stream, Text
-from pto_wsp import bf16, f32, i8
-
-CACHES = {"f32": f32, "bf16": bf16, "i8": i8}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    options = parse(arguments)
+    options = parse(arguments, __doc__)
     return status_of(lambda: run(options), UnknownModel, TooLong)
-
-
-def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m examples.llm",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("model", help="`smollm2`, a .gguf file or a folder")
-    parser.add_argument("--prompt", metavar="TEXT", help="answer one message and end")
-    parser.add_argument("--raw", action="store_true", help="continue the prompt's text, without a template")
-    parser.add_argument("--batch", type=Path, metavar="FILE.jsonl", help="continue the prompts of a file")
-    parser.add_argument("--save", type=Path, metavar="OUT.jsonl", help="write the answers of a batch")
-    parser.add_argument(
-        "--serve", type=int, metavar="PORT", help="serve completions on 127.0.0.1; 0: any port"
-    )
-    parser.add_argument("--greedy", action="store_true", help="choose the most likely token: the default")
-    parser.add_argument("--temperature", type=float, metavar="T", help="draw tokens; by default 0.8")
-    parser.add_argument("--top-k", type=int, metavar="N", help="tokens to draw from; 0: all")
-    parser.add_argument("--top-p", type=float, metavar="P", help="their probability together")
-    parser.add_argument(
-        "--min-p", type=float, metavar="P", help="probability of each, of the most likely one's"
-    )
-    parser.add_argument("--seed", type=int, metavar="N", help="of random numbers")
-    parser.add_argument(
-        "--max-tokens", type=int, default=512, metavar="N", help="most new tokens of an answer"
-    )
-    parser.add_argument("--ignore-eos", action="store_true", help="go on after a token that ends an answer")
-    parser.add_argument("--drafts", type=int, default=0, metavar="N", help="most tokens to guess per step")
-    parser.add_argument("--activations", choices=["f32", "i8"], default="f32", help="of products")
-    parser.add_argument("--cache", choices=list(CACHES), default="f32", help="of keys and values")
-    parser.add_argument(
-        "--adapter", action="append", default=[], metavar="NAME=FOLDER", help="load an adapter of PEFT"
-    )
-    parser.add_argument("--use", metavar="NAME", help="adapter of a prompt or a conversation")
-    parser.add_argument("--pages", type=int, default=0, metavar="N", help="of the cache, 64 positions each")
-    parser.add_argument(
-        "--workers", type=int, default=None, metavar="N", help="threads; all cores by default"
-    )
-    options = parser.parse_args(arguments)
-    if options.max_tokens < 1 or min(options.pages, options.drafts) < 0:
-        parser.error("--max-tokens is at least 1; --pages and --drafts are not negative")
-    drawing = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "min_p", "seed")}
-    given: dict[str, Any] = {name: value for name, value in drawing.items() if value is not None}
-    if options.greedy and given:
-        parser.error("--greedy goes with no option of drawing")
-    try:
-        options.sampling = Sampling(**{"temperature": 0.8, **given}) if given else GREEDY
-    except UnknownModel as error:
-        parser.error(str(error))
-    options.adapter = [tuple(given.split("=", 1)) for given in options.adapter]
-    if any(len(pair) < 2 or not all(pair) for pair in options.adapter):
-        parser.error("--adapter: expected NAME=FOLDER")
-    if options.use is not None and (options.batch is not None or options.serve is not None):
-        parser.error("--use goes with a prompt or a conversation; lines and requests name their adapters")
-    if (options.save is not None) != (options.batch is not None):
-        parser.error("--batch and --save go together")
-    return options
 
 
 def run(options: argparse.Namespace) -> int:
@@ -102,13 +43,15 @@ def run(options: argparse.Namespace) -> int:
     began = time.perf_counter()
     packed, text = load(options.model, lambda what: note(f"packing {what}"))
     note("")
+    if options.rope is not None:
+        packed = replace(packed, config=packed.config.with_rope(*options.rope))
     pages = options.pages or max(2 * packed.config.context // 64, 16)
-    activations = i8 if options.activations == "i8" else f32
     adapters = [read_adapter(name, Path(folder), packed.config) for name, folder in options.adapter]
     model = Model(
-        packed, activations, pages, CACHES[options.cache], workers=options.workers, adapters=adapters
+        packed, options.activations, pages, options.cache, workers=options.workers, adapters=adapters
     )
     engine = Engine(model, drafts=options.drafts)
+    options.mask = mask_of(options, text, packed.config)
     if options.batch is not None:
         batch(engine, text, options)
     elif options.serve is not None:
@@ -119,6 +62,21 @@ def run(options: argparse.Namespace) -> int:
     else:
         converse(engine, text, options)
     return 0
+
+
+def mask_of(options: argparse.Namespace, text: Text, config: Config) -> Mask | None:
+    """Return the grammar of answers.
+
+    Raises:
+        UnknownModel: a file that cannot be read, or that is not a grammar.
+    """
+    if not options.json and options.grammar is None:
+        return None
+    try:
+        grammar = JSON if options.json else options.grammar.read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        raise UnknownModel(f"--grammar: {error}") from error
+    return Mask.of(grammar, Vocabulary(text.bytes_of_tokens(config.vocab)), config.end)
 
 
 def serve(engine: Engine, text: Text, options: argparse.Namespace) -> None:
@@ -165,6 +123,7 @@ def answer(engine: Engine, text: Text, prompt: str, options: argparse.Namespace)
         ignores_end=options.ignore_eos,
         sampling=options.sampling,
         adapter=options.use,
+        mask=options.mask,
     )
     for token in tokens:
         yield stream.add(token)
@@ -218,7 +177,14 @@ def batch(engine: Engine, text: Text, options: argparse.Namespace) -> None:
     with options.save.open("w") as file:
         began = time.perf_counter()
         requests = [
-            engine.add(text.encode(prompt), options.max_tokens, options.ignore_eos, options.sampling, adapter)
+            engine.add(
+                text.encode(prompt),
+                options.max_tokens,
+                options.ignore_eos,
+                options.sampling,
+                adapter,
+                options.mask,
+            )
             for prompt, adapter in prompts
         ]
         written, new, seconds = 0, 0, 0.0

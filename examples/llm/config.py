@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -127,6 +127,27 @@ class Config:
     has_unit_gates: bool = True
     shared: int = 0
     end: tuple[int, ...] = ()
+
+    def with_rope(self, kind: str, factor: float) -> Config:
+        """Return the configuration with other rotary positions, for a context that is `factor` times as long.
+
+        The frequencies have the same base as before.
+
+        Args:
+            kind: "linear", "llama3" or "yarn".
+            factor: 1 or more.
+
+        Raises:
+            UnknownModel: another kind, a factor below 1, or a file that scales positions itself.
+        """
+        if kind not in SCALINGS[1:] or not 1 <= factor < 1e6:
+            expected = f"{', '.join(SCALINGS[1:])} with a factor of 1 or more"
+            raise UnknownModel(f"rotary positions: expected {expected}, found {kind!r} with {factor}")
+        if self.rope.kind != "plain" or self.rope.factors:
+            raise UnknownModel(f"rotary positions: expected plain ones to scale, found {self.rope.kind}")
+        high = 32.0 if kind == "yarn" else 4.0
+        rope = Rope(self.rope.theta, kind, factor, 1.0, high, self.context)
+        return replace(self, rope=rope, context=int(self.context * factor))
 
     @property
     def group(self) -> int:

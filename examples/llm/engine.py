@@ -7,8 +7,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from examples.llm.config import UnknownModel
 from examples.llm.kernels import PAGE
+from examples.llm.masks import Mask
 from examples.llm.model import Chunk, Model
 from examples.llm.pages import Pages
 from examples.llm.sampling import GREEDY, Sampling
@@ -35,6 +38,8 @@ class Request:
         ignores_end: it goes on after a token that ends an answer.
         sampling: how tokens are chosen.
         adapter: number of its adapter, or -1.
+        mask: grammar of the new tokens, or None; `state` is that after them.
+        problem: the reason for an end without an allowed token, else empty.
         pages: of the cache, in order.
         cached: tokens whose keys and values are in the cache.
         prefix: number of the prefix that its full pages hold.
@@ -49,6 +54,9 @@ class Request:
     ignores_end: bool = False
     sampling: Sampling = GREEDY
     adapter: int = -1
+    mask: Mask | None = None
+    state: int = 0
+    problem: str = ""
     pages: list[int] = field(default_factory=list)
     cached: int = 0
     prefix: int = 0
@@ -93,6 +101,7 @@ class Engine:
         ignores_end: bool = False,
         sampling: Sampling = GREEDY,
         adapter: str | None = None,
+        mask: Mask | None = None,
     ) -> Request:
         """Add a request; `step` works on it.
 
@@ -102,12 +111,16 @@ class Engine:
             ignores_end: go on after a token that ends an answer.
             sampling: how tokens are chosen.
             adapter: name of an adapter of the model; None: none.
+            mask: grammar of the new tokens; None: any tokens may follow. The answer may end before the
+                grammar does, after `most` tokens.
 
         Raises:
             TooLong: prompt and new tokens exceed the context, or all pages of the cache.
             UnknownModel: a prompt without tokens, or with tokens that the model does not have, or another
-                adapter than the model has.
+                adapter than the model has, or a mask with `ignores_end`.
         """
+        if mask is not None and ignores_end:
+            raise UnknownModel("a grammar says where an answer ends; expected `ignores_end` to be off")
         if adapter is not None and adapter not in self.model.adapters:
             known = ", ".join(self.model.adapters) or "none"
             raise UnknownModel(f"adapter: expected one of {known}, found {adapter!r}")
@@ -120,7 +133,8 @@ class Engine:
                 f"expected at most {room} positions, found a prompt of {len(ids)} tokens and {most} new ones"
             )
         number = -1 if adapter is None else self.model.adapters[adapter]
-        request = Request(list(ids), len(ids), most, ignores_end, sampling, number)
+        request = Request(list(ids), len(ids), most, ignores_end, sampling, number, mask)
+        request.state = mask.automaton.start if mask else 0
         self._waiting.append(request)
         return request
 
@@ -134,6 +148,8 @@ class Engine:
                     self.step()
                 yield from request.new[given:]
                 given = len(request.new)
+            if request.problem:
+                raise UnknownModel(request.problem)
         finally:
             self.cancel(request)
 
@@ -211,11 +227,13 @@ class Engine:
             end = request.cached + count
             ids, wanted = request.ids[request.cached : end], int(end == len(request.ids))
             draft = self._draft(request) if wanted and count == 1 else []
-            wanted += len(draft)
-            ids += draft
+            draft, allowed = self._allowed(request, draft) if wanted else (draft, [])
             chunks.append(
-                Chunk(ids, request.cached, request.pages, wanted, request.sampling, request.adapter)
-            )
+                Chunk(
+                    ids + draft, request.cached, request.pages, wanted + len(draft), request.sampling,
+                    request.adapter, allowed,
+                )
+            )  # fmt: skip
         tokens = iter(self.model.run(chunks)[1].tolist())
         self.steps += 1
         self.tokens += sum(len(chunk.ids) for chunk in chunks)
@@ -237,6 +255,18 @@ class Engine:
                 return ids[start + MATCHED : start + MATCHED + most]
         return []
 
+    def _allowed(self, request: Request, draft: list[int]) -> tuple[list[int], list[np.ndarray]]:
+        """Return the part of a draft that the grammar of a request allows, and the masks of wanted tokens."""
+        if request.mask is None:
+            return draft, []
+        state, masks = request.state, [request.mask.allowed(request.state)]
+        for i, token in enumerate(draft):
+            if not masks[-1][token] or token in self._end:
+                return draft[:i], masks
+            state = request.mask.after(state, token)
+            masks.append(request.mask.allowed(state))
+        return draft, masks
+
     def _accept(self, request: Request, draft: list[int], chosen: list[int]) -> None:
         """Append chosen tokens, the last one after the first guess that was wrong."""
         for i, token in enumerate(chosen):
@@ -253,13 +283,22 @@ class Engine:
             request.prefix = self._pages.fill(request.pages[page], request.prefix, ids)
 
     def _append(self, request: Request, token: int) -> None:
+        if request.mask is not None and not request.mask.allowed(request.state)[token]:
+            request.problem = "the grammar needs a text for which the model has no token"
+            self._end_request(request)
+            return
         is_end = token in self._end and not request.ignores_end
         if not is_end:
             request.ids.append(token)
+            if request.mask is not None:
+                request.state = request.mask.after(request.state, token)
         if is_end or len(request.new) >= request.most:
-            self._running.remove(request)
-            self._leave(request)
-            request.is_done = True
+            self._end_request(request)
+
+    def _end_request(self, request: Request) -> None:
+        self._running.remove(request)
+        self._leave(request)
+        request.is_done = True
 
     def figures(self) -> dict[str, Any]:
         """Return how many requests wait and run, and how many pages are free."""

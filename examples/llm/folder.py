@@ -1,4 +1,4 @@
-"""Folders of Hugging Face: `config.json`, weights in `.safetensors`, and `tokenizer.json`."""
+"""Folders of Hugging Face: `config.json`, weights in `.safetensors`, and a tokenizer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from examples.llm.checkpoint import Checkpoint
 from examples.llm.config import Config, Rope, UnknownModel
 from examples.llm.int_words import PARTS, WordReader
+from examples.llm.pieces import piece_tokenizer, read_pieces
 from examples.llm.storage import Matrix, joined
 
 ROLES = {
@@ -84,9 +85,9 @@ class ModelFolder:
             raise UnknownModel("folders need the package `safetensors`: pip install safetensors") from error
 
         self._path = path
-        for name in ("config.json", "tokenizer.json"):
-            if not (path / name).exists():
-                raise UnknownModel(f"{path}: expected a file {name}, found none")
+        for names in (("config.json",), ("tokenizer.json", "tokenizer.model")):
+            if not any((path / name).exists() for name in names):
+                raise UnknownModel(f"{path}: expected a file {' or '.join(names)}, found none")
         self._fields = self._json("config.json")
         found = (self._fields.get("architectures") or ["none"])[0]
         if found not in ARCHITECTURES:
@@ -234,8 +235,14 @@ class ModelFolder:
         is_tied = self._fields.get("tie_word_embeddings", "lm_head.weight" not in self._shards)
         head = embedding if is_tied else self.matrix("lm_head.weight")
         template, tokens = self._template()
-        tokenizer = (self._path / "tokenizer.json").read_text("utf-8")
-        return Checkpoint(config, matrix, embedding, head, self._vectors(config), tokenizer, template, tokens)
+        vectors = self._vectors(config)
+        return Checkpoint(config, matrix, embedding, head, vectors, self._tokenizer(), template, tokens)
+
+    def _tokenizer(self) -> str:
+        """Return the text of `tokenizer.json`; without, that of the pieces of `tokenizer.model`."""
+        if (self._path / "tokenizer.json").exists():
+            return (self._path / "tokenizer.json").read_text("utf-8")
+        return piece_tokenizer(read_pieces((self._path / "tokenizer.model").read_bytes()))
 
     def _require_no_other_biases(self) -> None:
         """Refuse biases that these programs do not add. Those of GPTQ may be zeros."""

@@ -10,7 +10,7 @@ import numpy as np
 from examples.llm.checkpoint import Checkpoint
 from examples.llm.config import Config, Rope, UnknownModel
 from examples.llm.storage import FLOATS, Matrix
-from examples.llm.tokenizer import byte_level_tokenizer
+from examples.llm.tokenizer import gguf_tokenizer
 from pto_wsp import bf16
 from pto_wsp.types.ggml_blocks import BLOCK_BYTES
 
@@ -205,7 +205,7 @@ class GgufFile:
             if self.value(f"tokenizer.ggml.{name}_token_id") is not None
         }
         return Checkpoint(
-            config, matrix, embedding, head, self._vectors(config, orders), byte_level_tokenizer(self.value),
+            config, matrix, embedding, head, self._vectors(config, orders), gguf_tokenizer(self.value),
             str(self.value("tokenizer.chat_template", "")), tokens,
         )  # fmt: skip
 

@@ -95,6 +95,7 @@ class Chunk:
         wanted: number of last tokens that get scores.
         sampling: how tokens are chosen by them.
         adapter: number of the adapter that changes products, or -1.
+        allowed: per wanted token [vocab] i8, not 0 for tokens that may be chosen; empty: all.
     """
 
     ids: Sequence[int]
@@ -103,6 +104,7 @@ class Chunk:
     wanted: int = 1
     sampling: Sampling = GREEDY
     adapter: int = -1
+    allowed: Sequence[np.ndarray] = ()
 
 
 class Model:
@@ -161,8 +163,8 @@ class Model:
             **options: of the program's run.
 
         Returns:
-            Scores [wanted, vocab] f32 of the wanted tokens of all chunks, and the tokens [wanted] i32
-            chosen by them. Both are overwritten by the next batch.
+            Scores [wanted, vocab] f32 of the wanted tokens of all chunks, -infinity where a mask excludes a
+            token, and the tokens [wanted] i32 chosen by them. Both are overwritten by the next batch.
         """
         arguments = self.arguments(chunks)
         self.program.run(workers=self._workers, **arguments, **options)
@@ -189,6 +191,9 @@ class Model:
         is_drawn = np.repeat([chunk.sampling.temperature > 0 for chunk in chunks], wanted)
         rows = [np.arange(end - count, end) for end, count in zip(ends, wanted, strict=True)]
         count, taken = int(wanted.sum()), self._activations.dtype
+        masks = [mask for chunk in chunks for mask in chunk.allowed]
+        mask_of = np.full(count, -1, np.int32)
+        mask_of[np.repeat([len(chunk.allowed) > 0 for chunk in chunks], wanted)] = np.arange(len(masks))
         found = self._experts(tokens) if config.experts else {}
         if self._adapted.roles:
             found |= self._adapters(tokens) | {"Adapter": np.array([c.adapter for c in chunks], np.int32)}
@@ -205,6 +210,8 @@ class Model:
             "Wanted": np.concatenate(rows).astype(np.int32)[:, None],
             "IsDrawn": is_drawn.astype(np.int32),
             "How": np.array(how, np.float32).reshape(count, 5),
+            "MaskOf": mask_of,
+            "Allowed": np.stack(masks) if masks else np.zeros((1, config.vocab), np.int8),
             "Hidden": self._buffer("Hidden", (tokens, config.hidden), f32),
             "Normed": self._buffer("Normed", (tokens, cols(config.hidden)), taken),
             "Q": self._buffer("Q", (config.heads, tokens, config.dim), f32),

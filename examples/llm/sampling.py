@@ -4,10 +4,11 @@
 # pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from examples.llm.config import Config, UnknownModel
-from pto_wsp import In, Out, Tile, f32, i32, kernel, pto
+from pto_wsp import In, InOut, Out, Tile, f32, i8, i32, kernel, pto
 
 TEMPERATURE, TOP_K, TOP_P, MIN_P, DRAW = range(5)
 """Columns of what `sample` reads about a request."""
@@ -55,9 +56,18 @@ def draw(seed: int, position: int) -> float:
     return ((state ^ state >> 31) >> 40) / (1 << 24)
 
 
-def choosing_kernels(config: Config) -> tuple[Any, Any]:
-    """Return the kernels that choose a token by its scores: the largest, and one that is drawn."""
+def choosing_kernels(config: Config) -> tuple[Any, Any, Any]:
+    """Return the kernels that take the scores of tokens that a mask excludes, and that choose a token.
+
+    The second one takes the largest score, the third one draws.
+    """
     VOCAB = config.vocab
+
+    @kernel
+    def exclude(allowed: In[Tile[1, VOCAB, i8]], scores: InOut[Tile[1, VOCAB, f32]]):
+        """Tokens that are not allowed get the score -infinity."""
+        is_allowed = pto.cast(pto.load(allowed), f32) > 0.0
+        pto.store(scores, pto.where(is_allowed, pto.load(scores), -inf))
 
     @kernel
     def choose(scores: In[Tile[1, VOCAB, f32]], token: Out[Tile[1, 1, i32]]):
@@ -89,4 +99,4 @@ def choosing_kernels(config: Config) -> tuple[Any, Any]:
             passed = passed + stay[0, place]
         pto.store(token, indices[0, place])
 
-    return choose, sample
+    return exclude, choose, sample

@@ -10,6 +10,7 @@ import json
 import secrets
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +22,13 @@ from starlette.routing import Route
 
 from examples.llm.config import UnknownModel
 from examples.llm.engine import Engine, Request, TooLong
+from examples.llm.grammar import JSON
+from examples.llm.masks import Mask, Vocabulary
 from examples.llm.sampling import Sampling
 from examples.llm.tokenizer import Stream, Text
+
+MOST_GRAMMARS = 16
+"""Grammars whose states are kept."""
 
 FIELDS = frozenset(
     (
@@ -37,6 +43,8 @@ FIELDS = frozenset(
         "stream",
         "ignore_eos",
         "n",
+        "grammar",
+        "response_format",
     )
 )
 """Fields of a request that have an effect; any other is refused by name."""
@@ -71,6 +79,9 @@ class Service:
         self._changed = threading.Condition()
         self._tickets: dict[Ticket, asyncio.AbstractEventLoop] = {}
         self._is_closed = False
+        self._masking = threading.Lock()
+        self._vocabulary: Vocabulary | None = None
+        self._masks: OrderedDict[str, Mask] = OrderedDict()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -80,6 +91,22 @@ class Service:
             self._is_closed = True
             self._changed.notify()
         self._thread.join()
+
+    def mask(self, grammar: str) -> Mask:
+        """Return the mask of a grammar; the last ones are kept.
+
+        Raises:
+            BadGrammar: the text is not a grammar.
+        """
+        config = self._engine.model.packed.config
+        with self._masking:
+            if self._vocabulary is None:
+                self._vocabulary = Vocabulary(self.text.bytes_of_tokens(config.vocab))
+            if grammar not in self._masks:
+                self._masks[grammar] = Mask.of(grammar, self._vocabulary, config.end)
+                if len(self._masks) > MOST_GRAMMARS:
+                    self._masks.popitem(last=False)
+            return self._masks[grammar]
 
     @property
     def adapters(self) -> list[str]:
@@ -158,6 +185,8 @@ def application(service: Service, name: str) -> Starlette:
             options = _read(fields, service.text)
             if (adapter := options.pop("adapter")) != name:
                 options["adapter"] = adapter
+            if (grammar := options.pop("grammar")) is not None:
+                options["mask"] = await asyncio.to_thread(service.mask, grammar)
             ticket = await service.submit(**options)
         except (ValueError, TypeError, UnknownModel, TooLong) as error:
             return JSONResponse({"error": {"message": str(error), "type": "invalid_request_error"}}, 400)
@@ -203,11 +232,31 @@ def _read(fields: dict[str, Any], text: Text) -> dict[str, Any]:
         )
     return {
         "ids": ids, "most": most, "ignores_end": bool(given.get("ignore_eos", False)), "sampling": sampling,
-        "adapter": given["model"],
+        "adapter": given["model"], "grammar": _grammar(given),
     }  # fmt: skip
 
 
+def _grammar(given: dict[str, Any]) -> str | None:
+    """Return the grammar of the answer, or None.
+
+    Raises:
+        UnknownModel: another format than text and objects of JSON, or both fields.
+    """
+    found = given.get("grammar")
+    form = given.get("response_format", {"type": "text"})
+    kind = form.get("type") if isinstance(form, dict) else form
+    if kind not in ("text", "json_object") or (found is not None and kind == "json_object"):
+        raise UnknownModel(
+            f"field 'response_format': expected type text, or json_object without a grammar, found {kind!r}"
+        )
+    if found is not None and not isinstance(found, str):
+        raise UnknownModel("field 'grammar': expected a text, found another type")
+    return JSON if kind == "json_object" else found
+
+
 def _reason(request: Request) -> str:
+    if request.problem:
+        return "error"
     return "length" if len(request.new) >= request.most else "stop"
 
 

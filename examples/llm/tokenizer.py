@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from examples.llm.config import UnknownModel
+from examples.llm.pieces import BPE, SPACE, Pieces, piece_tokenizer
 
 LLAMA_3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -41,20 +44,31 @@ def _cut(kind: str) -> Any:
     return pre_tokenizers.Sequence([split, bytes_of(add_prefix_space=False, use_regex=False)])
 
 
-def byte_level_tokenizer(value: Callable[..., Any]) -> str:
+def gguf_tokenizer(value: Callable[..., Any]) -> str:
     """Return the text of the `tokenizer.json` of a GGUF file.
 
     Args:
         value: returns a value of the file's metadata.
 
     Raises:
-        UnknownModel: not byte-level BPE, or an unknown way to cut a text.
+        UnknownModel: neither byte-level BPE nor SentencePiece, or an unknown way to cut a text.
     """
+    model = value("tokenizer.ggml.model")
+    if model == "gpt2":
+        return _byte_level_tokenizer(value)
+    if model != "llama":
+        raise UnknownModel(
+            f"tokenizer: expected gpt2 (byte-level BPE) or llama (SentencePiece), found {model!r}"
+        )
+    texts, scores, types = (value(f"tokenizer.ggml.{name}") for name in ("tokens", "scores", "token_type"))
+    has_prefix = bool(value("tokenizer.ggml.add_space_prefix", True))
+    is_trimmed = bool(value("tokenizer.ggml.remove_extra_whitespaces", False))
+    return piece_tokenizer(Pieces(texts, scores, types, BPE, has_prefix, is_trimmed))
+
+
+def _byte_level_tokenizer(value: Callable[..., Any]) -> str:
     from tokenizers import AddedToken, Tokenizer, decoders, models
 
-    model = value("tokenizer.ggml.model")
-    if model != "gpt2":
-        raise UnknownModel(f"tokenizer: expected gpt2 (byte-level BPE), found {model!r}")
     texts, types = value("tokenizer.ggml.tokens"), value("tokenizer.ggml.token_type")
     merges = [tuple(merge.split(" ", 1)) for merge in value("tokenizer.ggml.merges")]
     tokenizer = Tokenizer(models.BPE({text: i for i, text in enumerate(texts)}, merges))
@@ -64,6 +78,17 @@ def byte_level_tokenizer(value: Callable[..., Any]) -> str:
         found = [t for t, of in zip(texts, types, strict=True) if of == kind]
         tokenizer.add_tokens([AddedToken(t, special=is_special, normalized=False) for t in found])
     return tokenizer.to_str()
+
+
+BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
+"""Pieces of single bytes."""
+
+
+def _byte_level_bytes() -> dict[str, int]:
+    """Return the byte of every character of byte-level tokens."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
 class Text:
@@ -89,6 +114,24 @@ class Text:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of tokens; special tokens have none."""
         return self._tokenizer.decode(list(ids))
+
+    def bytes_of_tokens(self, count: int) -> list[bytes]:
+        """Return the bytes of each of `count` tokens; special tokens have none."""
+        fields = json.loads(self._tokenizer.to_str())
+        decoder = str(fields.get("decoder"))
+        is_byte_level, has_pieces = "'ByteLevel'" in decoder, SPACE in decoder
+        bytes_of = _byte_level_bytes() if is_byte_level else {}
+        found = [b""] * count
+        for text, i in self._tokenizer.get_vocab(with_added_tokens=False).items():
+            if is_byte_level:
+                found[i] = bytes(bytes_of[c] for c in text)
+            elif has_pieces and (match := BYTE_PIECE.fullmatch(text)):
+                found[i] = bytes([int(match[1], 16)])
+            else:
+                found[i] = text.replace(SPACE, " ").encode() if has_pieces else text.encode()
+        for token in fields.get("added_tokens") or []:
+            found[token["id"]] = b"" if token["special"] else token["content"].encode()
+        return found
 
     def conversation(self, messages: Sequence[dict[str, str]]) -> str:
         """Return the text of a conversation, up to where the answer begins.
@@ -130,7 +173,8 @@ class Stream:
             return ""
         new, self._done = whole[self._done :], len(whole)
         if "\n" in new:
-            self._ids, self._done = [], 0
+            self._ids = [token]  # stays, because a decoder may leave out the first space of a text
+            self._done = len(self._text.decode(self._ids))
         return new
 
     def rest(self) -> str:

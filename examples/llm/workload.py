@@ -20,7 +20,8 @@ def decoder(plan: Plan) -> Any:
 
     Request b has the tokens `request[b]`, after `Past[b]` others. The pages of its cache are `Pages[b]`.
     Token t writes its keys and values at `Place[t]`, a page and a row of it. Rows of `Wanted` get scores,
-    and a token that is drawn as `How` says where `IsDrawn` is not 0.
+    and a token that is drawn as `How` says where `IsDrawn` is not 0. Where `MaskOf` is not negative, tokens
+    that this row of `Allowed` excludes have the score -infinity.
     """
     config, activations = plan.config, Activations(plan.activations)
     HIDDEN, DIM, HEADS, KV_HEADS, LAYERS = (
@@ -36,7 +37,7 @@ def decoder(plan: Plan) -> Any:
     table = plan.embedding
     embed = kernels.embed_kernel(config, table.dtype, table.group, table.zero, table.has_minima)
     score = kernels.logits_kernel(plan.head, activations)
-    choose, sample = choosing_kernels(config)
+    exclude, choose, sample = choosing_kernels(config)
     scales, low_rank = CacheScales(plan), LowRank(plan)
     project = projection(plan, activations, weights, scales, low_rank)
     attend = attention(plan, activations, scales)
@@ -55,6 +56,8 @@ def decoder(plan: Plan) -> Any:
         Wanted: Tensor[i32, "wanted", 1],
         IsDrawn: Tensor[i32, "wanted"],
         How: Tensor[f32, "wanted", 5],
+        MaskOf: Tensor[i32, "wanted"],
+        Allowed: Tensor[i8, "masks", config.vocab],
         K: Tensor[plan.cache, LAYERS, KV_HEADS, "pages", DIM, PAGE],
         V: Tensor[plan.cache, LAYERS, KV_HEADS, "pages", PAGE, DIM],
         Table: Tensor[table.dtype, config.vocab, HIDDEN],
@@ -86,6 +89,8 @@ def decoder(plan: Plan) -> Any:
             columns = slice(width * c, (width * c + width).min(config.vocab))
             score[r, c](x=Last[r], w=Head[c : c + 1], out=Scores[r, columns])
         for i in P("wanted"):
+            with P.when(MaskOf[i] >= 0):
+                exclude[i](allowed=Allowed[MaskOf[i] : MaskOf[i] + 1], scores=Scores[i : i + 1])
             with P.when(IsDrawn[i] == 0):
                 choose[i](scores=Scores[i : i + 1], token=Token[i : i + 1])
             with P.otherwise():

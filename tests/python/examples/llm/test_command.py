@@ -75,6 +75,34 @@ def test_adapters_without_a_name_or_a_folder(given: str, capsys: pytest.CaptureF
     assert "expected NAME=FOLDER" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--rope", "yarn"], "expected KIND:FACTOR"),
+        (["--rope", "yarn:x"], "expected KIND:FACTOR"),
+        (["--json", "--ignore-eos"], "exclude each other"),
+        (["--json", "--grammar", "x"], "exclude each other"),
+        (["--use", "x", "--serve", "0"], "requests name their adapters"),
+        (["--batch", "x"], "--batch and --save go together"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["smollm2", *options])
+    assert says in capsys.readouterr().err
+
+
+@needs_weights
+def test_answers_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    question = "Name the capital of France as JSON with the field capital."
+    assert main(["smollm2", "--json", "--max-tokens", "60", "--prompt", question]) == 0
+    assert isinstance(json.loads(capsys.readouterr().out), dict)
+    assert main(["smollm2", "--grammar", "nowhere.gbnf", "--prompt", question]) == 1
+    assert "--grammar: " in capsys.readouterr().err
+
+
 OTHERS = ["", "{}\n", "[1]\n", '{"prompt": 3}\n', "no JSON\n", '{"prompt": "a", "adaptor": "x"}\n']
 
 

@@ -90,7 +90,9 @@ def test_scores_of_transformers(form: str, tmp_path: Path) -> None:
 )
 def test_folders_that_are_refused(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]} | changes))
-    with pytest.raises(UnknownModel, match=r"expected a file tokenizer\.json, found none"):
+    with pytest.raises(
+        UnknownModel, match=r"expected a file tokenizer\.json or tokenizer\.model, found none"
+    ):
         ModelFolder(tmp_path)
     (tmp_path / "tokenizer.json").write_text(json.dumps(TOKENIZER))
     with pytest.raises(UnknownModel, match=says):

@@ -48,6 +48,17 @@ def test_scores_of_every_form(form: str) -> None:
     assert np.abs(found - scores(checkpoint, ids)).max() < 1e-4
 
 
+def test_positions_can_be_scaled_for_longer_contexts() -> None:
+    yarn = SMALL.with_rope("yarn", 4)
+    assert yarn.rope == Rope(SMALL.rope.theta, "yarn", 4, 1.0, 32.0, original=512) and yarn.context == 2048
+    assert SMALL.with_rope("llama3", 2).rope == Rope(SMALL.rope.theta, "llama3", 2, 1.0, 4.0, 512)
+    for kind, factor in (("plain", 2), ("dynamic", 2), ("linear", 0.5)):
+        with pytest.raises(UnknownModel, match=f"linear, llama3, yarn with a factor .* found '{kind}'"):
+            SMALL.with_rope(kind, factor)
+    with pytest.raises(UnknownModel, match="expected plain ones to scale, found yarn"):
+        yarn.with_rope("linear", 2)
+
+
 @pytest.mark.parametrize("dtype", mostly_slow([bf16, f32]))
 def test_scores_of_tied_embeddings(dtype: DType) -> None:
     checkpoint = random_checkpoint(SMALL, dtype=dtype, is_tied=True)

@@ -18,7 +18,7 @@ VOCAB = SMALL.vocab
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    _, sample = choosing_kernels(SMALL)
+    _, _, sample = choosing_kernels(SMALL)
 
     @workload
     def drawn(

@@ -108,6 +108,12 @@ def test_a_client_that_leaves_frees_its_pages(served: tuple[Any, Any]) -> None:
         ([1], {"stop": ["x"]}, "field 'stop' is not supported"),
         ([1], {"n": 2}, "field 'n': expected 1, found 2"),
         ([1], {"top_p": 0.0}, "expected top_p above 0"),
+        ([1], {"extra_body": {"grammar": "root ="}}, "grammar, line 1, column 6"),
+        (
+            [1],
+            {"extra_body": {"response_format": {"type": "json_schema"}}},
+            "expected type text, or json_obj",
+        ),
         ([1], {"model": "other"}, "adapter: expected one of none, found 'other'"),
     ],
 )

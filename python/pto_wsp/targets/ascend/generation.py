@@ -15,10 +15,11 @@ class Generation:
     Attributes:
         name: of the target.
         arch: as the PTO library names it.
-        cores: as the vendor's compiler names the vector cores.
+        vector_cores, cube_cores: as the vendor's compiler names them.
         define: a macro that the vendor's compiler needs.
         ub_bytes: unified buffer of a vector core that tiles can use.
         ub_reserved: bytes after those, which row broadcasts use as scratch memory.
+        l0c_bytes: memory of a cube core for results of products.
         wide_arithmetic: element types that vector arithmetic accepts in addition to those of all generations.
         orders_vectors: whether the vector pipe completes each instruction before a dependent one starts.
         conversions: pairs of element types that it converts, in addition to those of all generations.
@@ -26,10 +27,12 @@ class Generation:
 
     name: str
     arch: str
-    cores: str
+    vector_cores: str
+    cube_cores: str
     define: str
     ub_bytes: int
     ub_reserved: int
+    l0c_bytes: int
     wide_arithmetic: frozenset[DType]
     orders_vectors: bool
     conversions: Conversions = frozenset()
@@ -38,23 +41,33 @@ class Generation:
 A2A3 = Generation(
     name="ascend_a2a3",
     arch="A2A3",
-    cores="dav-c220-vec",
+    vector_cores="dav-c220-vec",
+    cube_cores="dav-c220-cube",
     define="MEMORY_BASE",
     ub_bytes=184 << 10,
     ub_reserved=8 << 10,
+    l0c_bytes=128 << 10,
     wide_arithmetic=frozenset(),
     orders_vectors=False,
 )
 A5 = Generation(
     name="ascend_a5",
     arch="A5",
-    cores="dav-c310-vec",
+    vector_cores="dav-c310-vec",
+    cube_cores="dav-c310-cube",
     define="REGISTER_BASE",
     ub_bytes=256 << 10,
     ub_reserved=0,
+    l0c_bytes=256 << 10,
     wide_arithmetic=frozenset({bf16}),
     orders_vectors=True,
 )
+
+L1_BYTES = 512 << 10
+"""Memory of a cube core for operands of products."""
+
+L0_BYTES = 64 << 10
+"""Memory of a cube core for the left operand of the next products, and the same for the right one."""
 
 GENERATIONS = {generation.name: generation for generation in (A2A3, A5)}
 """All of them, by the names of the targets."""

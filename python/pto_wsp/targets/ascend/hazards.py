@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from pto_wsp.support.record import record
 
 LOAD, VECTOR, STORE = "PIPE_MTE2", "PIPE_V", "PIPE_MTE3"
-PIPES = (LOAD, VECTOR, STORE)
+MOVE, CUBE, FIX = "PIPE_MTE1", "PIPE_M", "PIPE_FIX"
+PIPES = (LOAD, VECTOR, STORE, MOVE, CUBE, FIX)
+"""Pipes of a vector core: load, arithmetic, store. Of a cube core: load, move to L0, products, store."""
 
 MAX_EVENTS = 8
 """Event numbers of each pair of pipes."""
@@ -23,7 +25,7 @@ Clock = dict[str, int]
 
 @record
 class Touched:
-    """Bytes [start, stop) of the memory `ub`, or all of `gm`."""
+    """Bytes [start, stop) of the memory `ub`, `l1`, `l0a`, `l0b` or `l0c`, or all of `gm`."""
 
     memory: str
     start: int = 0
@@ -71,7 +73,7 @@ class _Op:
 
 
 class FlagPlanner:
-    """Decides the flags of straight pieces of code; a fence ends a piece.
+    """Decides the flags of straight pieces of code; a fence ends a piece. Products complete in order.
 
     Args:
         orders_vectors: whether the vector pipe needs no barriers.
@@ -154,7 +156,7 @@ class FlagPlanner:
         self, pipe: str, reads: tuple[Touched, ...], writes: tuple[Touched, ...], sync: Sync
     ) -> None:
         """Add a barrier where an instruction of the same pipe must be complete."""
-        if pipe == VECTOR and self.orders_vectors:
+        if pipe == CUBE or (pipe == VECTOR and self.orders_vectors):
             return
         known = self._known[pipe]
         if self._last_conflict(pipe, known[pipe], reads, writes) is not None:

@@ -30,7 +30,7 @@ class Calls:
 
 @record
 class Method:
-    """A row that the writer has a method for."""
+    """A row that a writer has a method for: that of cube cores for `product`, else that of vector cores."""
 
     name: str
 
@@ -42,7 +42,7 @@ PLAIN = frozenset({f32, f16, i32, i16})
 BITS = frozenset({i16, i32})
 _ONLY_F32 = frozenset({f32})
 
-_CUBE = Unsupported("these targets emit kernels of vector cores: products need a cube core")
+_QUANTISED = Unsupported("cube cores multiply no packed blocks: unpack them in a kernel of another target")
 _MASKS = Unsupported("masks are packed bits, which versions of the library read differently: use max and min")
 _ORDER = Unsupported("pairs of value and index have no tile type: sort in a kernel of another target")
 _PLACES = Unsupported("its indices would not be checked: load the rows that you need instead")
@@ -97,7 +97,8 @@ TEMPLATES: dict[str, Template] = {
     **dict.fromkeys(("sort32", "sort", "mrgsort", "merge"), _ORDER),
     **dict.fromkeys(("extract_topk_values", "extract_topk_indices", "rowargmax", "rowargmin"), _ORDER),
     **dict.fromkeys(("take", "put", "setval"), _PLACES),
-    **dict.fromkeys(("matmul", "matmul_acc", "matmul_bias", "matmul_quantised", "quantise"), _CUBE),
+    **dict.fromkeys(("matmul", "matmul_acc", "matmul_bias"), Method("product")),
+    **dict.fromkeys(("matmul_quantised", "quantise"), _QUANTISED),
     **dict.fromkeys(("transpose", "reshape", "extract", "insert"), _SHAPE),
     **dict.fromkeys(("cmp", "cmps", "sel", "sels"), _MASKS),
     "cvt": Method("convert"),

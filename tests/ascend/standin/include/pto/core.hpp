@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A simulated vector core: its pipes, its flags and its unified buffer.
+/// A simulated core: its pipes, its flags and its memories. A task uses those of a vector core or of a cube
+/// core.
 ///
 /// A tile call adds an instruction to the queue of its pipe. Nothing is executed until a barrier of all
 /// pipes, so each pipe can run as far ahead, or as late, as the flags allow: `Order` chooses. A vector clock
@@ -19,17 +20,26 @@
 #include <unordered_map>
 #include <vector>
 
-enum Pipe { PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_ALL };
+enum Pipe { PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_MTE1, PIPE_M, PIPE_FIX, PIPE_ALL };
 constexpr int EVENT_ID0 = 0;
 
 enum class NPUArch { A2A3, A5 };
 
 namespace standin {
 
-constexpr int kPipes = 3;
+constexpr int kPipes = PIPE_ALL;
 constexpr int64_t kBlock = 32;
 constexpr int64_t kEvents = 8;
-constexpr const char* kNames[] = {"V", "MTE2", "MTE3", "ALL"};
+constexpr const char* kNames[] = {"V", "MTE2", "MTE3", "MTE1", "M", "FIX", "ALL"};
+
+/// Memories: global memory has addresses, the others have offsets.
+enum Space { kGlobal, kUb, kL1, kL0a, kL0b, kL0c, kSpaces };
+constexpr const char* kSpaceNames[] = {"global memory", "the unified buffer", "L1", "L0A", "L0B", "L0C"};
+inline int64_t capacity(int space, NPUArch arch) {
+  const bool is_a5 = arch == NPUArch::A5;
+  const int64_t kib[] = {0, is_a5 ? 256 : 192, 512, 64, 64, is_a5 ? 256 : 128};
+  return kib[space] << 10;
+}
 
 /// What tests read and set. One lock guards it, and a core locks it while it executes.
 struct Shared {
@@ -52,10 +62,10 @@ inline Shared& shared() {
 }
 
 using Clock = std::array<int64_t, kPipes>;
-/// Bytes of the unified buffer, as offsets, or of global memory, as addresses.
 struct Range {
-  bool is_global;
+  int space;
   uint64_t start, stop;
+  bool is_global() const { return space == kGlobal; }
 };
 
 struct Entry {
@@ -69,17 +79,21 @@ struct Entry {
 
 class Core {
  public:
-  /// Begins a task: the unified buffer holds NaN patterns that no instruction wrote.
+  /// Begins a task: memories hold NaN patterns that no instruction wrote.
   void begin(NPUArch arch) {
     finish();
+    for (int space = kUb; space < kSpaces; ++space) {
+      const size_t size = size_t(capacity(space, arch));
+      if (bytes_[space].size() == size && !is_used_[space]) continue;
+      bytes_[space].assign(size, 0xFF);
+      written_[space].assign(size, false);
+      is_used_[space] = false;
+    }
     arch_ = arch;
-    size_ = (arch == NPUArch::A2A3 ? 192 : 256) << 10;
-    ub_.assign(size_, 0xFF);
-    written_.assign(size_, false);
   }
   bool is_a5() const { return arch_ == NPUArch::A5; }
-  int64_t size() const { return size_; }
-  uint8_t* at(int64_t address) { return ub_.data() + address; }
+  int64_t size(int space) const { return capacity(space, arch_); }
+  uint8_t* at(int space, int64_t address) { return bytes_[space].data() + address; }
 
   void issue(Pipe pipe, std::string name, std::vector<Range> reads, std::vector<Range> writes,
              std::function<void()> work) {
@@ -132,8 +146,7 @@ class Core {
       }
     }
     for (Clock& clock : known_) clock = counts_;
-    global_.clear();
-    local_.clear();
+    for (auto& shadow : shadows_) shadow.clear();
   }
 
  private:
@@ -159,15 +172,15 @@ class Core {
 
   /// Whether instruction `index` of `other` must be complete before the next one of `pipe` starts.
   bool is_ordered(int pipe, int other, int64_t index) const {
-    if (other == pipe && pipe == PIPE_V && is_a5()) return true;
+    if (other == pipe && (pipe == PIPE_M || (pipe == PIPE_V && is_a5()))) return true;
     return index <= known_[pipe][other];
   }
 
   void note(const Range& range, int pipe, int64_t index, bool writes, const std::string& name) {
-    const uint64_t unit = range.is_global ? 4 : kBlock;
+    const uint64_t unit = range.is_global() ? 4 : kBlock;
     bool is_bad = false;
     for (uint64_t at = range.start / unit; at * unit < range.stop; ++at) {
-      Shadow& shadow = (range.is_global ? global_ : local_)[at];
+      Shadow& shadow = shadows_[range.space][at];
       const bool is_mine = shadow.writer == pipe && shadow.written == index;
       if (shadow.writer >= 0 && !is_mine && !is_ordered(pipe, shadow.writer, shadow.written)) is_bad = true;
       if (!writes) {
@@ -189,10 +202,11 @@ class Core {
 
   void execute() {
     const bool ahead = shared().loads_first;
-    const int order[] = {ahead ? PIPE_MTE2 : PIPE_MTE3, PIPE_V, ahead ? PIPE_MTE3 : PIPE_MTE2};
+    const int order[] = {PIPE_MTE2, PIPE_MTE1, PIPE_V, PIPE_M, PIPE_MTE3, PIPE_FIX};
     for (;;) {
       bool has_moved = false;
-      for (int pipe : order) {
+      for (int i = 0; i < kPipes; ++i) {
+        const int pipe = order[ahead ? i : kPipes - 1 - i];
         if (!queues_[pipe].empty() && step(pipe)) {
           has_moved = true;
           break;
@@ -225,34 +239,36 @@ class Core {
   void run(Entry& entry) {
     ++shared().instructions;
     for (const Range& range : entry.reads) {
-      if (range.is_global) {
+      if (range.is_global()) {
         shared().bytes += int64_t(range.stop - range.start);
         continue;
       }
-      const auto begin = written_.begin();
+      const auto begin = written_[range.space].begin();
       if (!std::all_of(begin + range.start, begin + range.stop, [](bool is) { return is; })) {
-        shared().report(entry.name + " reads bytes of the unified buffer that nothing wrote");
+        shared().report(entry.name + " reads bytes of " + kSpaceNames[range.space] + " that nothing wrote");
       }
     }
     entry.work();
     for (const Range& range : entry.writes) {
-      if (range.is_global) {
+      if (range.is_global()) {
         shared().bytes += int64_t(range.stop - range.start);
       } else {
-        std::fill(written_.begin() + range.start, written_.begin() + range.stop, true);
+        const auto begin = written_[range.space].begin();
+        std::fill(begin + range.start, begin + range.stop, true);
+        is_used_[range.space] = true;
       }
     }
   }
 
   NPUArch arch_ = NPUArch::A2A3;
-  int64_t size_ = 0;
-  std::vector<uint8_t> ub_;
-  std::vector<bool> written_;
+  std::vector<uint8_t> bytes_[kSpaces];
+  std::vector<bool> written_[kSpaces];
+  bool is_used_[kSpaces]{};
   std::deque<Entry> queues_[kPipes];
   Clock counts_{};
   Clock known_[kPipes]{};
   Flag flags_[kPipes][kPipes][kEvents]{};
-  std::unordered_map<uint64_t, Shadow> global_, local_;
+  std::unordered_map<uint64_t, Shadow> shadows_[kSpaces];
 };
 
 inline Core& core() {

@@ -9,143 +9,9 @@
 #include <limits>
 #include <type_traits>
 
-#include "core.hpp"
-
-#define AICORE
-#define __gm__
-
-using half = _Float16;
-/// The upper half of a float, rounded to nearest even.
-struct bfloat16_t {
-  uint16_t bits;
-  bfloat16_t() = default;
-  explicit bfloat16_t(float value) {
-    uint32_t word;
-    memcpy(&word, &value, 4);
-    bits = value != value ? 0x7FC0 : uint16_t((word + 0x7FFF + ((word >> 16) & 1)) >> 16);
-  }
-  operator float() const {
-    const uint32_t word = uint32_t(bits) << 16;
-    float value;
-    memcpy(&value, &word, 4);
-    return value;
-  }
-};
+#include "cube.hpp"
 
 namespace pto {
-
-enum class TileType { Vec };
-enum class BLayout { RowMajor, ColMajor };
-enum class RoundMode { CAST_RINT, CAST_ROUND, CAST_FLOOR, CAST_CEIL, CAST_TRUNC };
-
-template <int A, int B, int C, int D, int E>
-struct Shape {
-  static_assert(A == 1 && B == 1 && C == 1 && D == -1 && E == -1, "rows and columns are given at run time");
-  int64_t rows, cols;
-  Shape(int64_t r, int64_t c) : rows(r), cols(c) {}
-};
-template <int A, int B, int C, int D, int E>
-struct Stride {
-  static_assert(A == 1 && B == 1 && C == 1 && D == -1 && E == 1, "the stride of rows is given at run time");
-  int64_t row;
-  explicit Stride(int64_t r) : row(r) {}
-};
-template <class T, class S, class D>
-struct GlobalTensor {
-  T* data;
-  S shape;
-  D stride;
-  GlobalTensor(T* d, S s, D t) : data(d), shape(s), stride(t) {}
-};
-
-template <TileType L, class T, int R, int C, BLayout B = BLayout::RowMajor, int VR = R, int VC = C>
-struct Tile {
-  using Type = T;
-  static constexpr int kRows = R, kCols = C;
-  static constexpr bool kIsColumn = B == BLayout::ColMajor;
-  static_assert((kIsColumn ? R : C) * sizeof(T) % 32 == 0, "rows are whole blocks of 32 bytes");
-
-  explicit Tile(int64_t rows) : rows(rows), cols(VC) { static_assert(VR == -1 && VC != -1); }
-  Tile(int64_t r, int64_t c) : rows(r), cols(c) { static_assert(VR == -1 && VC == -1); }
-  void SetValidRow(int64_t r) {
-    static_assert(VR == -1);
-    rows = r;
-    check();
-  }
-  void SetValidShape(int64_t r, int64_t c) {
-    static_assert(VR == -1 && VC == -1);
-    rows = r, cols = c;
-    check();
-  }
-  void check() const {
-    standin::require(rows >= 1 && rows <= R && cols >= 1 && cols <= C, "a valid shape is beyond its tile");
-  }
-  T& at(int64_t i, int64_t j) const {
-    T* data = reinterpret_cast<T*>(standin::core().at(address));
-    return data[kIsColumn ? j * R + i : i * C + j];
-  }
-  std::vector<standin::Range> ranges() const {
-    std::vector<standin::Range> found;
-    const int64_t lines = kIsColumn ? cols : rows, count = kIsColumn ? rows : cols;
-    for (int64_t i = 0; i < lines; ++i) {
-      const uint64_t start = address + i * (kIsColumn ? R : C) * sizeof(T);
-      found.push_back({false, start, start + count * sizeof(T)});
-    }
-    return found;
-  }
-
-  int64_t rows, cols, address = -1;
-};
-
-template <class TileT>
-void TASSIGN(TileT& tile, int64_t address) {
-  const int64_t bytes = int64_t(TileT::kRows) * TileT::kCols * int64_t(sizeof(typename TileT::Type));
-  standin::require(address % standin::kBlock == 0, "the address of a tile is not a multiple of 32");
-  standin::require(address >= 0 && address + bytes <= standin::core().size(), "a tile is beyond the buffer");
-  tile.address = address;
-}
-
-// --- moves -------------------------------------------------------------------------------------------------
-
-template <class T, class S, class D>
-std::vector<standin::Range> ranges_of(const GlobalTensor<T, S, D>& g) {
-  std::vector<standin::Range> found;
-  for (int64_t i = 0; i < g.shape.rows; ++i) {
-    const uint64_t start = reinterpret_cast<uint64_t>(g.data + i * g.stride.row);
-    found.push_back({true, start, start + g.shape.cols * sizeof(T)});
-  }
-  return found;
-}
-
-template <class TileT, class T, class S, class D>
-void TLOAD(TileT& tile, GlobalTensor<T, S, D>& from) {
-  static_assert(std::is_same_v<typename TileT::Type, T> && !TileT::kIsColumn);
-  const bool fits = tile.rows == from.shape.rows && tile.cols == from.shape.cols;
-  standin::require(fits, "TLOAD of another shape than the valid one");
-  standin::require(from.shape.rows < 4096, "TLOAD of more than 4095 bursts");
-  const TileT t = tile;
-  const GlobalTensor<T, S, D> g = from;
-  standin::core().issue(PIPE_MTE2, "TLOAD", ranges_of(g), t.ranges(), [t, g] {
-    for (int64_t i = 0; i < t.rows; ++i) {
-      memcpy(&t.at(i, 0), g.data + i * g.stride.row, t.cols * sizeof(T));
-    }
-  });
-}
-
-template <class TileT, class T, class S, class D>
-void TSTORE(GlobalTensor<T, S, D>& to, TileT& tile) {
-  static_assert(std::is_same_v<typename TileT::Type, T> && !TileT::kIsColumn);
-  const bool fits = tile.rows == to.shape.rows && tile.cols == to.shape.cols;
-  standin::require(fits, "TSTORE of another shape than the valid one");
-  standin::require(to.shape.rows < 4096, "TSTORE of more than 4095 bursts");
-  const TileT t = tile;
-  const GlobalTensor<T, S, D> g = to;
-  standin::core().issue(PIPE_MTE3, "TSTORE", t.ranges(), ranges_of(g), [t, g] {
-    for (int64_t i = 0; i < t.rows; ++i) {
-      memcpy(g.data + i * g.stride.row, &t.at(i, 0), t.cols * sizeof(T));
-    }
-  });
-}
 
 // --- vector instructions -----------------------------------------------------------------------------------
 
@@ -239,22 +105,22 @@ void each(const char* name, const D& d, Ranges reads, F f, Ranges also = {}) {
     });                                                                               \
   }
 
-#define STANDIN_UNARY(NAME, EXPRESSION)                    \
-  template <class D, class A>                              \
-  void NAME(D& d, A& a) {                                  \
-    using T = typename D::Type;                            \
-    static_assert(std::is_same_v<T, typename A::Type>);    \
-    same_shape(d, a, #NAME);                               \
-    each(#NAME, d, a.ranges(), [a](int64_t i, int64_t j) { \
-      const auto x = wide(a.at(i, j));                     \
-      return rounded<T>(EXPRESSION);                       \
-    });                                                    \
+#define STANDIN_UNARY(NAME, EXPRESSION)                                             \
+  template <class D, class A, std::enable_if_t<A::kType == TileType::Vec, int> = 0> \
+  void NAME(D& d, A& a) {                                                           \
+    using T = typename D::Type;                                                     \
+    static_assert(std::is_same_v<T, typename A::Type>);                             \
+    same_shape(d, a, #NAME);                                                        \
+    each(#NAME, d, a.ranges(), [a](int64_t i, int64_t j) {                          \
+      const auto x = wide(a.at(i, j));                                              \
+      return rounded<T>(EXPRESSION);                                                \
+    });                                                                             \
   }
 
 /// Row broadcasts of three operands overwrite the top of the buffer.
 inline Ranges expand_scratch() {
   if (standin::core().is_a5()) return {};
-  return {{false, 184 << 10, 192 << 10}};
+  return {{standin::kUb, 184 << 10, 192 << 10}};
 }
 
 STANDIN_BINARY(ADD, x + y)

@@ -1,0 +1,159 @@
+"""Addresses of a kernel's operands in L1, and of its sums in L0C of a cube core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pto_wsp.analysis.buffers import LiveBuffer, first_writes, pack, round_up, tile_spans
+from pto_wsp.errors import TilesTooLarge
+from pto_wsp.ir.kernel import Instr, KernelFunction, walk_statements
+from pto_wsp.support.record import record
+from pto_wsp.targets.ascend.generation import L0_BYTES, L1_BYTES, Generation
+from pto_wsp.targets.ascend.memory import BLOCK
+from pto_wsp.types.dtype import DType
+from pto_wsp.types.tile import TileType
+
+LEFT, RIGHT, TURNED = "left", "right", "turned"
+"""Places of operands; TURNED is a right operand that is the transpose of its tile."""
+
+_ROWS = 16
+"""Rows of a fractal, whose rows are blocks of 32 bytes."""
+
+_SUM_ROW = 64
+"""Bytes of a row of a fractal of sums."""
+
+
+@record
+class Operand:
+    """A tile in its place in a product."""
+
+    tile: str
+    role: str
+
+    @property
+    def terms_dim(self) -> int:
+        """The dimension of the tile along which products are summed."""
+        return 0 if self.role == RIGHT else 1
+
+
+def operands_of(instr: Instr) -> tuple[Operand, ...]:
+    """Return the left and the right operand of a product; none of other instructions."""
+    if not instr.op.startswith("matmul"):
+        return ()
+    left, right = instr.tiles[instr.op == "matmul_acc" :][:2]
+    return Operand(left, LEFT), Operand(right, TURNED if instr.attr("trans_b") else RIGHT)
+
+
+@record
+class CubePlaces:
+    """Where operands and sums are.
+
+    Attributes:
+        depth: terms of each part of an operand.
+        places: the first byte in L1 of each operand.
+        sums: the first byte in L0C of each sum, with rows and columns in memory.
+        l1_bytes, l0c_bytes: what they take.
+        tight: sums whose rows are not stored one by one: a tile that begins at a row would end after L0C.
+    """
+
+    depth: int
+    places: Mapping[Operand, int]
+    sums: Mapping[str, tuple[int, int, int]]
+    l1_bytes: int
+    l0c_bytes: int
+    tight: frozenset[str] = frozenset()
+
+    def parts_of(self, operand: Operand, types: Mapping[str, TileType]) -> int:
+        """Return the number of parts of an operand."""
+        return -(-types[operand.tile].shape[operand.terms_dim] // self.depth)
+
+    def part_shape(self, operand: Operand, types: Mapping[str, TileType]) -> tuple[int, int]:
+        """Return rows and columns of a part in memory."""
+        return _part_shape(operand, types, self.depth)
+
+    def part_bytes(self, operand: Operand, types: Mapping[str, TileType]) -> int:
+        """Return the bytes of a part in memory."""
+        rows, cols = self.part_shape(operand, types)
+        return rows * cols * types[operand.tile].dtype.itemsize
+
+
+def assign_cube_memory(kernel: KernelFunction, generation: Generation) -> CubePlaces:
+    """Return addresses in which operands, and sums, that are in use together do not overlap.
+
+    Raises:
+        TilesTooLarge: they do not fit.
+    """
+    types = dict(kernel.tiles)
+    products = [s for s in walk_statements(kernel.body or ()) if isinstance(s, Instr)]
+    operands = tuple(dict.fromkeys(operand for instr in products for operand in operands_of(instr)))
+    depth = _depth(kernel, operands, types)
+    spans = tile_spans(kernel)
+    empty = CubePlaces(depth, {}, {}, 0, 0)
+    blocks = [
+        LiveBuffer(o, empty.parts_of(o, types) * empty.part_bytes(o, types), *spans[o.tile]) for o in operands
+    ]
+    # A row that is moved alone is a tile that begins at the row, and so ends after the whole.
+    slack = BLOCK * max((max(_part_shape(o, types, depth)) for o in operands), default=0)
+    l1_bytes = pack(blocks) + slack
+    if l1_bytes > L1_BYTES:
+        raise _too_large(kernel, [(block.key.tile, block.size) for block in blocks], l1_bytes, L1_BYTES)  # pyright: ignore
+    names = tuple(dict.fromkeys(instr.dst for instr in products))
+    shapes = {name: _sum_shape(types[name]) for name in names}
+    sums = [LiveBuffer(name, rows * cols * 4, *spans[name]) for name, (rows, cols) in shapes.items()]
+    l0c_bytes = pack(sums)
+    if l0c_bytes > generation.l0c_bytes:
+        raise _too_large(kernel, [(str(s.key), s.size) for s in sums], l0c_bytes, generation.l0c_bytes)
+    places = {block.key: block.offset for block in blocks}
+    free = generation.l0c_bytes - l0c_bytes
+    tight = frozenset(name for name, (rows, _) in shapes.items() if _SUM_ROW * rows > free)
+    found = {str(block.key): (block.offset, *shapes[str(block.key)]) for block in sums}
+    return CubePlaces(depth, places, found, l1_bytes, l0c_bytes, tight)  # pyright: ignore[reportArgumentType]
+
+
+def _unit(dtype: DType) -> int:
+    """Return what rows and columns of operands are multiples of."""
+    return max(_ROWS, BLOCK // dtype.itemsize)
+
+
+def _sum_shape(tile: TileType) -> tuple[int, int]:
+    unit = BLOCK if not tile.dtype.is_float else _ROWS
+    return round_up(tile.rows, _ROWS), round_up(tile.cols, unit)
+
+
+def _part_shape(operand: Operand, types: Mapping[str, TileType], depth: int) -> tuple[int, int]:
+    tile = types[operand.tile]
+    if operand.role == LEFT:
+        return round_up(tile.rows, _ROWS), depth
+    return depth, round_up(tile.shape[1 - operand.terms_dim], _unit(tile.dtype))
+
+
+def _depth(kernel: KernelFunction, operands: tuple[Operand, ...], types: Mapping[str, TileType]) -> int:
+    """Return how many terms of each operand fit a half of its L0 memory, or all of them."""
+    depth, longest = 1 << 12, 1
+    for operand in operands:
+        tile = types[operand.tile]
+        unit, size = _unit(tile.dtype), tile.dtype.itemsize
+        other = round_up(tile.shape[1 - operand.terms_dim], unit)
+        fitting = L0_BYTES // 2 // (other * size) // unit * unit
+        if fitting == 0:
+            raise _too_large(
+                kernel, [(operand.tile, other * unit * size)], other * unit * size, L0_BYTES // 2
+            )
+        depth = min(depth, fitting)
+        longest = max(longest, round_up(tile.shape[operand.terms_dim], unit))
+    return min(depth, longest)
+
+
+def _too_large(
+    kernel: KernelFunction, sizes: list[tuple[str, int]], total: int, capacity: int
+) -> TilesTooLarge:
+    places = first_writes(kernel)
+    largest = sorted(sizes, key=lambda item: -item[1])[:4]
+    return TilesTooLarge(
+        kernel=kernel.name,
+        needed=total,
+        capacity=capacity,
+        live=", ".join(f"`{tile}` ({size})" for tile, size in largest),
+        loc=kernel.loc,
+        notes=[(f"`{tile}`, {size} bytes, is made here", places.get(tile)) for tile, size in largest],
+    )

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shlex
 import shutil
-import subprocess
-import tempfile
-from pathlib import Path
 
-SOURCE = Path(__file__).with_name("calibrate.cpp")
-FLAGS = ["-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fPIC", "-shared", "-pthread"]
+from pto_wsp.calibration.machine import BURST_S, MachineMeter
+
 READ_BYTES = 640 << 20  # far beyond any last-level cache
-BURST_S = 0.015
 
 
 def compiler() -> list[str]:
@@ -35,38 +30,22 @@ class Calibrator:
     def __init__(self, max_threads: int) -> None:
         self.max_threads = max_threads
         self.best: dict[str, float] = {}
-        with tempfile.TemporaryDirectory() as folder:
-            library = Path(folder) / "calibrate.so"
-            subprocess.run([*compiler(), *FLAGS, str(SOURCE), "-o", str(library)], check=True)
-            self._native = ctypes.CDLL(str(library))
-        for name in ("pto_fma_gflops", "pto_bf16_gflops"):
-            function = getattr(self._native, name)
-            function.argtypes, function.restype = [ctypes.c_int, ctypes.c_double], ctypes.c_double
-        self._native.pto_map.argtypes, self._native.pto_map.restype = [ctypes.c_longlong], ctypes.c_void_p
-        self._native.pto_unmap.argtypes, self._native.pto_unmap.restype = (
-            [ctypes.c_void_p, ctypes.c_longlong],
-            None,
-        )
-        self._native.pto_read_gbs.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_longlong]
-        self._native.pto_read_gbs.restype = ctypes.c_double
-        self._memory: int | None = None
+        self._meter = MachineMeter(compiler(), READ_BYTES)
 
     def peak_gflops(self, threads: int) -> float:
         """Return the f32 multiply-add rate of `threads` threads now, in GFLOP/s."""
-        return self._note(f"peak_gflops_{threads}c", self._native.pto_fma_gflops(threads, BURST_S))
+        return self._note(f"peak_gflops_{threads}c", self._meter.fma_gflops(threads))
 
     def peak_bf16_gflops(self, threads: int) -> float:
         """Return the rate of the bf16 dot product in GFLOP/s, 0 where the processor has none."""
-        return self._note(f"peak_bf16_gflops_{threads}c", self._native.pto_bf16_gflops(threads, BURST_S))
+        return self._note(f"peak_bf16_gflops_{threads}c", self._meter.bf16_gflops(threads))
 
     def dram_read_gbs(self, threads: int) -> float:
         """Return the rate at which `threads` threads read memory now, in GB/s."""
-        if self._memory is None:
-            self._memory = self._native.pto_map(READ_BYTES)
-            if self._memory is None:
-                raise SystemExit(f"benchmarks need {READ_BYTES >> 20} MiB of free memory")
-        rate = self._native.pto_read_gbs(threads, self._memory, READ_BYTES)
-        return self._note(f"dram_read_gbs_{threads}c", rate)
+        try:
+            return self._note(f"dram_read_gbs_{threads}c", self._meter.read_gbs(threads))
+        except MemoryError as error:
+            raise SystemExit(f"benchmarks: {error}") from None
 
     def measure_all(self, repeats: int) -> None:
         """Bring the best of every calibration up to date."""
@@ -88,9 +67,7 @@ class Calibrator:
 
     def close(self) -> None:
         """Give the memory back."""
-        if self._memory is not None:
-            self._native.pto_unmap(self._memory, READ_BYTES)
-            self._memory = None
+        self._meter.close()
 
     def _note(self, name: str, value: float) -> float:
         self.best[name] = max(self.best.get(name, 0.0), value)

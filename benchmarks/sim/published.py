@@ -73,11 +73,11 @@ def cells(device: Device, table: int) -> Iterator[Cell]:
     for row, columns in VECTOR.items():
         for (rows, cols), published in zip(SHAPES, columns[table], strict=True):
             if published is not None:
-                ours = device.costs[row].of_vector(rows, cols, 4)
+                ours = device.costs[row].of_vector(rows, cols, 4, device.widths)
                 yield Cell(f"{row} {rows}x{cols}", published, ours)
     if table == 0:
         for shape, published in PRODUCTS:
-            yield Cell(f"matmul {shape}", published, device.costs["matmul"].of_product(*shape))
+            yield Cell(f"matmul {shape}", published, device.costs["matmul"].of_product(*shape, device.widths))
         for source, target, num_bytes, published in TRANSFERS:
             ours = device.ways[source, target].cycles(num_bytes)
             yield Cell(f"{source.value} to {target.value}", published, ours)

@@ -168,10 +168,13 @@ class SimMachine:
     Attributes:
         cores: per kind of core, how many.
         gm_rate: bytes per cycle of global memory, of all cores together.
+        gm_core_rate: of these, for one core at most.
         l2_bytes: size of the cache that they share, or 0.
         l2_rate: its bytes per cycle.
+        l2_core_rate: of these, for one core at most.
         l2_hit: cycles before the first byte.
         l2_miss: more of them where it does not hold a region.
+        own_bytes: size of the cache that each core has of its own, or 0.
         dispatchers: how many.
         generate: to make a task.
         skip: to pass over a task of another dispatcher.
@@ -184,10 +187,13 @@ class SimMachine:
 
     cores: list[int]
     gm_rate: float
+    gm_core_rate: float
     l2_bytes: int
     l2_rate: float
+    l2_core_rate: float
     l2_hit: float
     l2_miss: float
+    own_bytes: int
     dispatchers: int
     generate: float
     skip: float

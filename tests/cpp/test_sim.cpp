@@ -62,7 +62,7 @@ Machine machine_of(uint32_t cores, double generate = 0) {
 
 TEST(transfers_share_a_rate_equally) {
   SharedRate rate;
-  rate.begin(10);
+  rate.begin(10, std::numeric_limits<double>::infinity());
   CHECK(rate.next_end() == std::numeric_limits<double>::infinity());
   rate.add(0, 100, 0);
   rate.add(0, 300, 1);
@@ -76,9 +76,40 @@ TEST(transfers_share_a_rate_equally) {
   CHECK_EQ(rate.end_next(), 1u);
 }
 
+TEST(a_core_cannot_take_more_than_its_own_rate) {
+  SharedRate rate;
+  rate.begin(10, 6);
+  rate.add(0, 60, 0);
+  CHECK_EQ(rate.next_end(), 10.0);
+  rate.add(5, 50, 1);  // 30 and 50 bytes, at 5 per cycle
+  CHECK_EQ(rate.next_end(), 11.0);
+  CHECK_EQ(rate.end_next(), 0u);
+  CHECK_EQ(rate.next_end(), 11.0 + 20.0 / 6);
+}
+
+TEST(a_core_keeps_what_it_used_until_another_core_stores_it) {
+  Machine machine;
+  machine.cores = {1, 2};
+  machine.l2_bytes = 1000;
+  machine.own_bytes = 200;
+  Caches caches;
+  caches.begin(machine);
+  const std::vector<Use> load = {{1, 100}}, store = {{1, 100, true}}, others = {{2, 100}, {3, 100}};
+  CHECK_EQ(caches.move(1, 0, load, 0).gm_bytes, 100u);
+  CHECK_EQ(caches.move(1, 0, load, 7).shared_bytes, 7u);  // a spill goes past it
+  const Moved second = caches.move(1, 1, load, 0);
+  CHECK_EQ(second.shared_bytes, 100u);
+  CHECK_EQ(second.gm_bytes, 0u);
+  caches.move(1, 1, store, 0);
+  CHECK_EQ(caches.move(1, 0, load, 0).shared_bytes, 100u);
+  CHECK_EQ(caches.move(1, 1, load, 0).shared_bytes, 0u);
+  CHECK_EQ(caches.move(1, 1, others, 0).misses, 2u);  // evict region 1 from the core
+  CHECK_EQ(caches.move(1, 1, load, 0).shared_bytes, 100u);
+}
+
 TEST(transfers_that_end_together_end_in_the_order_of_tasks) {
   SharedRate rate;
-  rate.begin(1);
+  rate.begin(1, std::numeric_limits<double>::infinity());
   for (const uint64_t task : {3, 1, 2}) rate.add(0, 8, task);
   for (const uint64_t task : {1, 2, 3}) CHECK_EQ(rate.end_next(), task);
 }

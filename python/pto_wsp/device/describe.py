@@ -24,6 +24,10 @@ def _lines(device: Device) -> Iterable[str]:
     ways = ", ".join(f"{w.source.value} to {w.target.value} {w.rate:g}" for w in device.transfers)
     yield from _figure(device, "transfers", f"bytes per cycle of a core: {ways}" if ways else "")
     yield from _figure(device, "gm.rate", f"global memory: {device.gm_rate:g} bytes per cycle, shared")
+    if device.core_caches:
+        caches = ", ".join(f"{cache.size >> 10} KB {cache.rate:g}" for cache in device.core_caches)
+        count = len(device.core_caches)
+        yield from _figure(device, "core_caches", f"{count} caches of each core, bytes per cycle: {caches}")
     if device.l2.size:
         yield from _figure(device, "l2.size", f"cache: {device.l2.size >> 20} MB")
         yield from _figure(device, "l2.rate", f"  {_number(device.l2.rate)} bytes per cycle, shared")

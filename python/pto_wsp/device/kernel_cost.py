@@ -8,12 +8,11 @@ is a transfer. `scoreboard.py` says how instructions overlap.
 from __future__ import annotations
 
 import copy
-import inspect
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NoReturn, assert_never
 
+from pto_wsp.device.cost import KernelCost, stated_cost, view_bytes
 from pto_wsp.device.kernel_facts import (
     buffers_that_fit,
     clears_sum,
@@ -22,7 +21,7 @@ from pto_wsp.device.kernel_facts import (
     load_targets,
     reading_spaces,
 )
-from pto_wsp.device.model import Device, is_cycles
+from pto_wsp.device.model import Device
 from pto_wsp.device.scoreboard import Scoreboard
 from pto_wsp.errors import BadExpression, NoCost
 from pto_wsp.ir import kernel as k
@@ -46,34 +45,6 @@ _MAX_ITERATIONS = 1 << 20
 """A `while` loop that is walked for longer is taken to be endless."""
 
 
-@record
-class KernelCost:
-    """What one call of a kernel costs.
-
-    Attributes:
-        units: kinds of cores that it takes, by their names; two for a kernel with products and vector work.
-        cycles: time on a core that has its whole transfer rates.
-        busy: cycles that each pipe works.
-        loaded: bytes that it loads from each argument, in order of its views.
-        stored: bytes that it stores to each.
-        spilled: bytes that it moves between its own memories by way of global memory.
-        operations: floating-point operations; a product counts two per term.
-    """
-
-    units: tuple[str, ...]
-    cycles: float
-    busy: Mapping[str, float]
-    loaded: tuple[int, ...]
-    stored: tuple[int, ...]
-    spilled: int
-    operations: int
-
-    @property
-    def gm_bytes(self) -> int:
-        """Bytes that cross to or from global memory."""
-        return sum(self.loaded) + sum(self.stored) + self.spilled
-
-
 def kernel_cost(
     kernel: k.KernelFunction,
     device: Device,
@@ -95,53 +66,10 @@ def kernel_cost(
         NoCost: it is in C++ or only declared; its control flow depends on elements; or the device has no
             way between two memories that it needs.
     """
-    if kernel.cost is not None:
-        return _stated(kernel, device, shapes, scalars)
+    if (stated := stated_cost(kernel, device, shapes, scalars)) is not None:
+        return stated
     walk = _Walk(kernel, device, shapes, scalars, num_buffers or buffers_that_fit(kernel, device))
     return walk.cost()
-
-
-@record
-class StatedView:
-    """A view as the function of `@NAME.cost` sees it.
-
-    Attributes:
-        shape: valid extents.
-    """
-
-    shape: tuple[int, ...]
-
-    @property
-    def rows(self) -> int:
-        """The extent before the last one; 1 if there is none."""
-        return self.shape[-2] if len(self.shape) > 1 else 1
-
-    @property
-    def cols(self) -> int:
-        """The last extent."""
-        return self.shape[-1]
-
-
-def _stated(
-    kernel: k.KernelFunction, device: Device, shapes: Sequence[tuple[int, ...]], scalars: Sequence[Value]
-) -> KernelCost:
-    """Return the cost that a user states; each view is loaded and stored once, as its role says."""
-    assert kernel.cost is not None
-    values: dict[str, object] = dict(zip((p.name for p in kernel.scalar_params), scalars, strict=True))
-    values |= {p.name: StatedView(shape) for p, shape in zip(kernel.views, shapes, strict=True)}
-    asked = inspect.signature(kernel.cost).parameters
-    missing = [name for name in asked if name not in values]
-    cycles = None if missing else kernel.cost(**{name: values[name] for name in asked})
-    if not is_cycles(cycles):
-        reason = f"its cost asks for `{missing[0]}`" if missing else f"its cost is {cycles!r}"
-        advice = "return a number of cycles that follows from views and scalars"
-        raise NoCost(kernel=kernel.name, device=device.name, reason=reason, advice=advice, loc=kernel.loc)
-    itemsizes = [p.type.dtype.itemsize if p.type.dtype is not None else 0 for p in kernel.views]
-    moved = [math.prod(shape) * size for shape, size in zip(shapes, itemsizes, strict=True)]
-    loaded = [n if p.role != k.OUT else 0 for p, n in zip(kernel.views, moved, strict=True)]
-    stored = [n if p.role != k.IN else 0 for p, n in zip(kernel.views, moved, strict=True)]
-    units = tuple(kind.name for kind in core_kinds(kernel, device))
-    return KernelCost(units, float(cycles), {}, tuple(loaded), tuple(stored), 0, 0)
 
 
 class _Unknown(Exception):
@@ -162,13 +90,15 @@ class _Walk:
         self.types = dict(kernel.tiles)
         self.views = {p.name: shape for p, shape in zip(kernel.views, shapes, strict=True)}
         self.numbers = {p.name: i for i, p in enumerate(kernel.views)}
+        self.view_bytes = [view_bytes(p, shape) for p, shape in zip(kernel.views, shapes, strict=True)]
         self.scalars: dict[str, Value | None] = {
             p.name: v for p, v in zip(kernel.scalar_params, scalars, strict=True)
         }
         self.valid: dict[str, Shape] = {}
         self.copies: dict[str, set[Space]] = {}
         self.uses = reading_spaces(kernel)
-        self.ways = device.ways
+        self.ways, self.widths, self.product_pipe = device.ways, device.widths, device.product_pipe
+        self.is_flat = device.is_flat
         self.board = Scoreboard(num_buffers)
         self.loaded, self.stored = [0] * len(self.views), [0] * len(self.views)
         self.spilled = self.operations = 0
@@ -177,7 +107,7 @@ class _Walk:
     def cost(self) -> KernelCost:
         if self.kernel.body is None:
             what = "it is written in C++" if self.kernel.native is not None else "it has no body"
-            self.refuse(what, self.kernel.loc, "state its cost: `@NAME.cost` returns cycles")
+            self.refuse(what, self.kernel.loc, "state its cost: `@NAME.cost`, or `PTO_CYCLES(n)` in its C++")
         for block in range(self.kernel.block_dim):
             self.scalars[k.BLOCK_IDX] = block
             self.statements(self.kernel.body)
@@ -297,7 +227,7 @@ class _Walk:
         num_bytes = shape[0] * shape[1] * self.types[stmt.tile].dtype.itemsize
         self.copies[stmt.tile] = set()
         number = self.numbers[stmt.region.tensor]
-        for space in load_targets(self.uses[stmt.tile]):
+        for space in (Space.UB,) if self.is_flat else load_targets(self.uses[stmt.tile]):
             self.move(Space.GM, space, stmt.tile, num_bytes, stmt.loc, number=number)
 
     def store(self, stmt: k.Store) -> None:
@@ -339,17 +269,26 @@ class _Walk:
                 "describe one in `transfers` of the device",
             )
         is_load = source is Space.GM or target in (Space.L0A, Space.L0B)
-        self.board.run(way.pipe, way.cycles(num_bytes), reads, writes, is_load)
+        cycles = way.cycles(num_bytes)
+        if number is not None and source is Space.GM:
+            cycles = self.device.load_cycles(way, num_bytes, self.view_bytes[number])
+        self.board.run(way.pipe, cycles, reads, writes, is_load)
+
+    def at(self, space: Space) -> Space:
+        """Return the memory of a core of this role: a flat core has UB only."""
+        return Space.UB if self.is_flat else space
 
     def bring(self, tile: str, space: Space, loc: Location | None) -> None:
         """Make sure that a memory holds a tile."""
-        if space in self.copies[tile]:
+        if self.is_flat or space in self.copies[tile]:
             return
         rows, cols = self.valid[tile]
         self.carry(tile, self.where(tile), space, rows * cols * self.types[tile].dtype.itemsize, loc)
 
     def carry(self, tile: str, source: Space, space: Space, num_bytes: int, loc: Location | None) -> None:
         """Move a tile to a memory, by way of others where there is no direct way."""
+        if self.is_flat:
+            return
         for between in ((), (Space.L1,), (Space.GM,), (Space.GM, Space.L1)):
             steps = list(pairwise((source, *between, space)))
             if all(step in self.ways for step in steps):
@@ -369,7 +308,7 @@ class _Walk:
         shape = (_integer(result[0]), _integer(result[1]))
         self.valid[instr.dst] = shape
         if clears_sum(instr, self.uses):
-            self.copies[instr.dst] = {Space.L0C}
+            self.copies[instr.dst] = {self.at(Space.L0C)}
         elif row.form in PRODUCTS:
             self.product(instr, row.form, shape, attrs)
         elif row.form is Form.MATMUL_QUANTISED:
@@ -383,7 +322,7 @@ class _Walk:
         tiles = [(valid, self.types[name]) for valid, name in zip(operands, instr.tiles, strict=True)]
         tiles.append((shape, self.types[instr.dst]))
         (rows, cols), tile = max(tiles, key=lambda item: item[0][0] * item[0][1] * item[1].dtype.itemsize)
-        cycles = self.device.costs[instr.op].of_vector(rows, cols, tile.dtype.itemsize)
+        cycles = self.device.costs[instr.op].of_vector(rows, cols, tile.dtype.itemsize, self.widths)
         reads = [(t, Space.UB.value) for t in instr.tiles]
         self.board.run("vector", cycles, reads, (instr.dst, Space.UB.value))
         self.copies[instr.dst] = {Space.UB}
@@ -394,17 +333,18 @@ class _Walk:
         """Multiply on the cube. It adds to sums in L0C; a vector core adds products to other sums."""
         places = factor_spaces(form, instr.tiles)
         a, acc, dst = places[0][0], instr.tiles[0], instr.dst
-        adds_later = form is Form.MATMUL_ACC and Space.L0C not in self.copies[acc]
+        is_in_cube = self.is_flat or Space.L0C in self.copies[acc]
+        adds_later = form is Form.MATMUL_ACC and not is_in_cube
         if adds_later:
             places, dst = places[:2], f"{dst} product"
         for tile, space in places:
             self.bring(tile, space, instr.loc)
         inner = self.valid[a][0 if attrs.get("trans_a") else 1]
         itemsize = self.types[a].dtype.itemsize
-        cycles = self.device.costs[instr.op].of_product(shape[0], inner, shape[1], itemsize)
-        reads = [(tile, space.value) for tile, space in places]
-        self.board.run("cube", cycles, reads, (dst, Space.L0C.value))
-        self.copies[dst] = {Space.L0C}
+        cycles = self.device.costs[instr.op].of_product(shape[0], inner, shape[1], itemsize, self.widths)
+        reads = [(tile, self.at(space).value) for tile, space in places]
+        self.board.run(self.product_pipe, cycles, reads, (dst, self.at(Space.L0C).value))
+        self.copies[dst] = {self.at(Space.L0C)}
         self.operations += 2 * shape[0] * inner * shape[1]
         if adds_later:
             self.bring(acc, Space.UB, instr.loc)
@@ -421,11 +361,12 @@ class _Walk:
         matrix, product = f"{w} unpacked", f"{instr.dst} product"
         for tile, space in ((acc, Space.UB), (w, Space.UB), (x, Space.L0A)):
             self.bring(tile, space, instr.loc)
-        ub, l0a, l0b, l0c = Space.UB.value, Space.L0A.value, Space.L0B.value, Space.L0C.value
-        self.board.run("vector", cost.of_vector(blocks, num_bytes, 1), [(w, ub)], (matrix, ub))
+        spaces = (Space.UB, Space.L0A, Space.L0B, Space.L0C)
+        ub, l0a, l0b, l0c = (self.at(space).value for space in spaces)
+        self.board.run("vector", cost.of_vector(blocks, num_bytes, 1, self.widths), [(w, ub)], (matrix, ub))
         self.carry(matrix, Space.UB, Space.L0B, 2 * inner * cols, instr.loc)
         factors = [(x, l0a), (matrix, l0b)]
-        self.board.run("cube", cost.of_product(rows, inner, cols, 2), factors, (product, l0c))
+        self.board.run(self.product_pipe, cost.of_product(rows, inner, cols, 2, self.widths), factors, (product, l0c))
         self.operations += 2 * rows * inner * cols
         self.add_product(instr, acc, product, shape)
 
@@ -434,7 +375,7 @@ class _Walk:
         rows, cols = shape
         ub = Space.UB.value
         self.carry(product, Space.L0C, Space.UB, 4 * rows * cols, instr.loc)
-        cycles = self.device.costs["add"].of_vector(rows, cols, 4)
+        cycles = self.device.costs["add"].of_vector(rows, cols, 4, self.widths)
         self.board.run("vector", cycles, [(acc, ub), (product, ub)], (instr.dst, ub))
         self.copies[instr.dst] = {Space.UB}
 

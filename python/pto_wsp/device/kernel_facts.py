@@ -11,6 +11,7 @@ from pto_wsp.device.model import CoreKind, Device
 from pto_wsp.errors import NoCost
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Range
+from pto_wsp.ir.native_cycles import native_cycles
 from pto_wsp.ir.scalar import Const, Expr, Var, walk
 from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
@@ -162,6 +163,8 @@ def scalars_that_matter(kernel: k.KernelFunction) -> tuple[bool, ...]:
     if kernel.cost is not None:
         asked = inspect.signature(kernel.cost).parameters
         return tuple(p.name in asked for p in kernel.scalar_params)
+    if (stated := native_cycles(kernel)) is not None:
+        return tuple(p.name in stated.names for p in kernel.scalar_params)
     reached: set[str] = set()
     defined: dict[str, set[str]] = {}
     for stmt in k.walk_statements(kernel.body or ()):

@@ -13,15 +13,6 @@ from typing import TypeGuard
 from pto_wsp.support.record import record
 from pto_wsp.types.space import Space
 
-BYTES_PER_REPEAT = 256
-"""What a vector instruction works on at a time."""
-
-BLOCK = 16
-"""Rows and columns of the block that a product works on at a time."""
-
-BYTES_PER_BLOCK = 32
-"""Bytes of the inner dimension of that block."""
-
 
 def is_cycles(value: object) -> TypeGuard[float]:
     """Whether a stated cost is a number that is not negative."""
@@ -29,12 +20,29 @@ def is_cycles(value: object) -> TypeGuard[float]:
 
 
 @record
+class Widths:
+    """How much the units of a core work on at a time.
+
+    Attributes:
+        vector: bytes of a vector instruction.
+        rows: rows of the block of a product.
+        cols: its columns.
+        inner: bytes of its inner dimension.
+    """
+
+    vector: int = 256
+    rows: int = 16
+    cols: int = 16
+    inner: int = 32
+
+
+@record
 class InstructionCost:
     """Cycles of an instruction.
 
-    A vector instruction takes `start` + `repeat` x (repeats) + `row` x (rows). It repeats once for each 256
-    bytes of each row of its largest operand. A product takes `start` + `block` x (blocks of 16 x 16 x 32
-    bytes); `block_of_4` replaces `block` where elements have 4 bytes.
+    A vector instruction takes `start` + `repeat` x (repeats) + `row` x (rows). It repeats once for each
+    `Widths.vector` bytes of each row of its largest operand. A product takes `start` + `block` x (blocks) +
+    `right` x (blocks of the right operand); `block_of_4` replaces `block` where elements have 4 bytes.
 
     Attributes:
         start: cycles that do not depend on the shape.
@@ -42,6 +50,7 @@ class InstructionCost:
         row: cycles per row.
         block: cycles per block of a product.
         block_of_4: the same for elements of 4 bytes.
+        right: cycles per block of the right operand of a product, whatever the rows of the left one.
         wide: a number of columns, and the cost that holds from there on.
     """
 
@@ -50,25 +59,29 @@ class InstructionCost:
     row: float = 0.0
     block: float = 0.0
     block_of_4: float = 0.0
+    right: float = 0.0
     wide: tuple[int, InstructionCost] | None = None
 
-    def of_vector(self, rows: int, cols: int, itemsize: int) -> int:
+    def of_vector(self, rows: int, cols: int, itemsize: int, widths: Widths) -> int:
         """Return the cycles of an instruction on tiles.
 
         Args:
             rows: valid rows of the largest operand.
             cols: its valid columns.
             itemsize: bytes of an element.
+            widths: of the core.
         """
         if self.wide is not None and cols >= self.wide[0]:
-            return self.wide[1].of_vector(rows, cols, itemsize)
-        repeats = rows * -(-cols * itemsize // BYTES_PER_REPEAT)
+            return self.wide[1].of_vector(rows, cols, itemsize, widths)
+        repeats = rows * -(-cols * itemsize // widths.vector)
         return max(math.floor(self.start + self.repeat * repeats + self.row * rows), 1)
 
-    def of_product(self, rows: int, inner: int, cols: int, itemsize: int) -> int:
+    def of_product(self, rows: int, inner: int, cols: int, itemsize: int, widths: Widths) -> int:
         """Return the cycles of a product of [rows, inner] and [inner, cols]."""
-        blocks = -(-rows // BLOCK) * -(-inner * itemsize // BYTES_PER_BLOCK) * -(-cols // BLOCK)
-        return math.floor(self.start + (self.block_of_4 if itemsize == 4 else self.block) * blocks)
+        right = -(-inner * itemsize // widths.inner) * -(-cols // widths.cols)
+        blocks = -(-rows // widths.rows) * right
+        block = self.block_of_4 if itemsize == 4 else self.block
+        return math.floor(self.start + block * blocks + self.right * right)
 
 
 @record
@@ -123,13 +136,28 @@ class Cache:
         rate: bytes per cycle, for all cores together.
         hit: cycles until the first byte of an access that it holds.
         miss: cycles more where it does not.
+        core_rate: bytes per cycle of the rate, for one core at most.
     """
 
     size: int = 0
     block: int = 512
     rate: float = math.inf
+    core_rate: float = math.inf
     hit: float = 0.0
     miss: float = 0.0
+
+
+@record
+class CoreCache:
+    """A cache that each core has of its own.
+
+    Attributes:
+        size: bytes.
+        rate: bytes per cycle that the core reads from it.
+    """
+
+    size: int
+    rate: float
 
 
 @record
@@ -180,11 +208,14 @@ class Device:
         groups: cores of each kind in a group, a cluster that shares a kernel of unit `mixed`.
         transfers: ways between memories, of one core.
         gm_rate: bytes per cycle of global memory, shared by all cores.
+        gm_core_rate: of these, for one core at most.
         l2: the cache before global memory.
+        core_caches: caches of each core, from the nearest one.
         dispatchers: what makes tasks.
         host: the link to the host.
         costs: cycles by instruction row (`isa.TABLE`).
         cost_table: name of those costs.
+        widths: how much the units of a core work on at a time.
         sources: where each figure comes from, by its path.
         unknown: figures that are not known of the machine, and are those of another.
     """
@@ -205,6 +236,9 @@ class Device:
     cost_table: str
     sources: Mapping[str, str]
     unknown: tuple[str, ...] = ()
+    widths: Widths = Widths()
+    gm_core_rate: float = math.inf
+    core_caches: tuple[CoreCache, ...] = ()
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -218,6 +252,29 @@ class Device:
     def ways(self) -> Mapping[tuple[Space, Space], Route]:
         """Transfers by their ends."""
         return {(way.source, way.target): way for way in self.transfers}
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether a core has one memory and one pipe for all arithmetic: no core has a pipe `cube`."""
+        return not any("cube" in kind.pipes for kind in self.cores)
+
+    @property
+    def product_pipe(self) -> str:
+        """The pipe of products."""
+        return "vector" if self.is_flat else "cube"
+
+    def load_cycles(self, way: Route, num_bytes: int, view_bytes: int) -> int:
+        """Return the cycles in which a core loads bytes of a view, from the nearest memory that holds it.
+
+        Args:
+            way: from global memory.
+            num_bytes: that are loaded.
+            view_bytes: of the whole view.
+        """
+        if not self.core_caches:
+            return way.cycles(num_bytes)
+        holding = [cache.rate for cache in self.core_caches if view_bytes <= cache.size]
+        return math.floor(way.start + num_bytes / (holding[0] if holding else self.l2.core_rate))
 
     @property
     def num_groups(self) -> int:

@@ -11,19 +11,29 @@ from typing import TypeVar
 
 from pto_wsp.device.model import (
     Cache,
+    CoreCache,
     CoreKind,
     Device,
     Dispatchers,
     HostLink,
     InstructionCost,
     Route,
+    Widths,
 )
-from pto_wsp.errors import BadDevice, UnknownDevice, did_you_mean
+from pto_wsp.device.topology import read_topology
+from pto_wsp.errors import BadDevice, NotCalibrated, UnknownDevice, did_you_mean
 from pto_wsp.ir.kernel import UNITS
 from pto_wsp.isa.table import TABLE
+from pto_wsp.support.cache_directory import default_directory
 from pto_wsp.types.space import Space
 
 PRESETS = Path(__file__).parent / "presets"
+
+HOST = "host"
+"""The device that is this machine."""
+
+NO_COSTS = "none"
+"""The name of a table of costs without rows: a device that has it states them all."""
 
 T = TypeVar("T")
 
@@ -31,6 +41,27 @@ T = TypeVar("T")
 def preset_names() -> list[str]:
     """Return the names of the devices of this package."""
     return sorted(path.stem for path in PRESETS.glob("*.toml"))
+
+
+def host_path() -> Path:
+    """Return where the calibration of this machine is, which `HOST` reads."""
+    return default_directory() / f"{HOST}.toml"
+
+
+def host() -> Device:
+    """Return this machine, as it was calibrated.
+
+    Raises:
+        NotCalibrated: it was not, or the calibration is of another machine.
+        BadDevice: the file was changed by hand, and cannot be used.
+    """
+    path, about = host_path(), read_topology().about
+    if not path.exists():
+        raise NotCalibrated(reason="there are no figures of it")
+    device = read_device(path)
+    if device.about != about:
+        raise NotCalibrated(reason=f"the figures are those of `{device.about}`, and this is `{about}`")
+    return device
 
 
 @cache
@@ -44,17 +75,18 @@ def preset(name: str) -> Device:
 
 
 def get_device(device: str | Path | Device) -> Device:
-    """Return a device: itself, a preset by its name, or that of a TOML file by its path.
+    """Return a device: itself, a preset by its name, this machine (`host`), or that of a TOML file.
 
     Raises:
         UnknownDevice: there is no preset of this name.
+        NotCalibrated: this machine has not been measured.
         BadDevice: the file does not describe a device.
     """
     if isinstance(device, Device):
         return device
     if isinstance(device, Path) or str(device).endswith(".toml"):
         return read_device(Path(device))
-    return preset(device)
+    return host() if device == HOST else preset(device)
 
 
 def read_device(path: Path) -> Device:
@@ -69,7 +101,7 @@ def read_device(path: Path) -> Device:
 def _preset_path(name: str) -> Path:
     path = PRESETS / f"{name}.toml"
     if name not in preset_names():
-        raise UnknownDevice(name=name, advice=did_you_mean(name, preset_names()))
+        raise UnknownDevice(name=name, advice=did_you_mean(name, [*preset_names(), HOST]))
     return path
 
 
@@ -116,6 +148,7 @@ class _Reader:
         if isinstance(costs, dict):
             costs, own_costs = costs.pop("base", "a2a3_fit"), costs
         sources = self.table(data, "", "sources")
+        gm = self.table(data, "", "gm")
         result = Device(
             name=name,
             about=self.take(data, "", "about", str, name),
@@ -131,8 +164,14 @@ class _Reader:
                 self.transfer(i, self.as_table("transfers", entry))
                 for i, entry in enumerate(self.take(data, "", "transfers", list))
             ),
-            gm_rate=self.gm_rate(self.table(data, "", "gm")),
+            gm_rate=self.positive(gm, "gm.", "rate"),
+            gm_core_rate=self.positive(gm, "gm.", "core_rate", math.inf),
             l2=self.l2(self.table(data, "", "l2")),
+            core_caches=tuple(
+                self.core_cache(i, self.as_table("core_caches", entry))
+                for i, entry in enumerate(self.take(data, "", "core_caches", list, []))
+            ),
+            widths=self.widths(self.table(data, "", "widths")),
             dispatchers=self.dispatchers(self.table(data, "", "dispatchers")),
             host=self.host(self.table(data, "", "host")),
             costs=self.costs(str(costs), self.as_table("costs", own_costs)),
@@ -140,6 +179,7 @@ class _Reader:
             sources={key: str(text) for key, text in sources.items()},
             unknown=tuple(str(key) for key in self.take(data, "", "unknown", list, [])),
         )
+        self.end("gm.", gm)
         self.end("", data)
         return self.checked(result)
 
@@ -192,16 +232,27 @@ class _Reader:
         self.end(at, data)
         return result
 
-    def gm_rate(self, data: dict[str, object]) -> float:
-        rate = self.positive(data, "gm.", "rate")
-        self.end("gm.", data)
-        return rate
+    def core_cache(self, i: int, data: dict[str, object]) -> CoreCache:
+        at = f"core_caches[{i}]."
+        size = self.as_count(f"{at}size", data.pop("size", None))
+        result = CoreCache(size, self.positive(data, at, "rate"))
+        self.end(at, data)
+        return result
+
+    def widths(self, data: dict[str, object]) -> Widths:
+        keys = ("vector", "rows", "cols", "inner")
+        result = Widths(
+            **{key: self.as_count(f"widths.{key}", data.pop(key)) for key in keys if key in data}
+        )
+        self.end("widths.", data)
+        return result
 
     def l2(self, data: dict[str, object]) -> Cache:
         result = Cache(
             size=int(self.amount(data, "l2.", "size", 0)),
             block=int(self.positive(data, "l2.", "block", 512)),
             rate=self.positive(data, "l2.", "rate", math.inf),
+            core_rate=self.positive(data, "l2.", "core_rate", math.inf),
             hit=self.amount(data, "l2.", "hit", 0.0),
             miss=self.amount(data, "l2.", "miss", 0.0),
         )
@@ -226,15 +277,22 @@ class _Reader:
         return result
 
     def costs(self, table: str, own: dict[str, object]) -> Mapping[str, InstructionCost]:
-        path = PRESETS / "costs" / f"{table}.toml"
-        if not path.exists():
-            found = [file.stem for file in path.parent.glob("*.toml")]
-            self.fail("costs", f"a table of costs: {_listed(found)}", table)
         rows: dict[str, InstructionCost] = {}
-        for words, values in (*self.as_table("costs", _load(path)["costs"]).items(), *own.items()):
+        for words, values in (*self.cost_table(table).items(), *own.items()):
             for row in words.split():
                 rows[self.one_of("costs", row, TABLE)] = self.cost(row, self.as_table(row, values))
+        if missing := [row for row in TABLE if row not in rows]:
+            self.fail("costs", "a cost of every instruction", f"none of `{missing[0]}`")
         return rows
+
+    def cost_table(self, table: str) -> dict[str, object]:
+        if table == NO_COSTS:
+            return {}
+        path = PRESETS / "costs" / f"{table}.toml"
+        if not path.exists():
+            found = [*(file.stem for file in path.parent.glob("*.toml")), NO_COSTS]
+            self.fail("costs", f"a table of costs: {_listed(found)}", table)
+        return self.as_table("costs", _load(path)["costs"])
 
     def cost(self, row: str, data: dict[str, object]) -> InstructionCost:
         at, data = f"costs.{row}.", dict(data)
@@ -243,9 +301,8 @@ class _Reader:
             other = self.as_table(f"{at}wide", data.pop("wide"))
             columns = self.as_count(f"{at}wide.columns", other.pop("columns", None))
             wide = columns, self.cost(row, other)
-        numbers = {
-            key: self.number(data, at, key, 0.0) for key in ("start", "repeat", "row", "block", "block_of_4")
-        }
+        keys = ("start", "repeat", "row", "block", "block_of_4", "right")
+        numbers = {key: self.number(data, at, key, 0.0) for key in keys}
         self.end(at, data)
         return InstructionCost(**numbers, wide=wide)
 

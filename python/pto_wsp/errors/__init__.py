@@ -45,6 +45,7 @@ from pto_wsp.errors.device import (
     BadDevice,
     CyclesDiffer,
     NoCost,
+    NotCalibrated,
     NotSimulated,
     UnknownDevice,
 )
@@ -242,6 +243,7 @@ __all__ = [
     "NoSuchTask",
     "NoTier",
     "NoneKernelBody",
+    "NotCalibrated",
     "NotDocumented",
     "NotPlanned",
     "NotSimulated",

@@ -13,6 +13,14 @@ class UnknownDevice(CompileError):
     hint = "{advice}"
 
 
+class NotCalibrated(CompileError):
+    """The device `host` without figures of this machine."""
+
+    code = "not-calibrated"
+    template = "the device `host` is not calibrated: {reason}"
+    hint = "run `pto devices --calibrate` once"
+
+
 class BadDevice(CompileError):
     """A description of a device that cannot be used."""
 

@@ -13,21 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pto_wsp.errors import BadCache
+from pto_wsp.support.cache_directory import default_directory
 
-VARIABLE = "PTO_WSP_CACHE"
 LIMIT_BYTES = 2**30
 _MAGIC = b"pto-wsp-sha256:"
 _TRAILER = len(_MAGIC) + 32
 _FOLDERS = ("libraries", "notes", "failed")
-
-
-def default_directory() -> Path:
-    """Return `$PTO_WSP_CACHE`, or `pto-wsp` in the user's cache directory."""
-    chosen = os.environ.get(VARIABLE)
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "pto-wsp"
 
 
 class ArtifactCache:

@@ -85,9 +85,10 @@ def machine(device: Device) -> _native.SimMachine:
     """Return the figures of a device that the simulator reads."""
     result = _native.SimMachine()
     result.cores = [kind.count for kind in device.cores]
-    result.gm_rate = device.gm_rate
+    result.gm_rate, result.gm_core_rate = device.gm_rate, device.gm_core_rate
     result.l2_bytes = device.l2.size
-    result.l2_rate = device.l2.rate
+    result.l2_rate, result.l2_core_rate = device.l2.rate, device.l2.core_rate
+    result.own_bytes = device.core_caches[-1].size if device.core_caches else 0
     result.l2_hit, result.l2_miss = device.l2.hit, device.l2.miss
     result.dispatchers = device.dispatchers.count
     result.generate = device.cycles(device.dispatchers.generate)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pto_wsp.analysis.buffers import buffer_use
 from pto_wsp.device.describe import describe
-from pto_wsp.device.reader import get_device, preset_names
-from pto_wsp.errors import BadOption, MissingPackage, PtoError, UnknownKernel, did_you_mean
+from pto_wsp.device.reader import HOST, get_device, preset_names
+from pto_wsp.errors import BadOption, MissingPackage, NotCalibrated, PtoError, UnknownKernel, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.kernel import KernelFunction
@@ -151,11 +151,21 @@ def targets(_: Namespace) -> None:
 
 def devices(args: Namespace) -> None:
     """List devices whose time can be simulated, or describe one with the source of each figure."""
+    if args.calibrate:
+        from pto_wsp.calibration.host import calibrate
+
+        print(calibrate(lambda text: print(f"measuring {text} ...", flush=True)))
+        return
     if args.name is not None:
         print(describe(get_device(args.name)))
         return
     for name in preset_names():
         print(f"{name:<20} {get_device(name).about}")
+    try:
+        about = get_device(HOST).about
+    except NotCalibrated:
+        about = "this machine, not calibrated: `pto devices --calibrate`"
+    print(f"{HOST:<20} {about}")
 
 
 def info(args: Namespace) -> None:

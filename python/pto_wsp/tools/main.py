@@ -50,6 +50,8 @@ def parser() -> argparse.ArgumentParser:
     command = _add(found, "targets", commands.targets, "list what kernels can run on")
     command = _add(found, "devices", commands.devices, "list devices whose time can be simulated")
     command.add_argument("name", metavar="NAME", nargs="?", help="a device or a TOML file: show its figures")
+    measure = "measure this machine, and write the figures of the device `host`"
+    command.add_argument("--calibrate", action="store_true", help=measure)
     command = _add(found, "info", commands.info, "describe a module, or this installation")
     command.add_argument("file", metavar="FILE", nargs="?", help="a `.pto` file")
     return made

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pto_wsp.device.describe import describe
+from pto_wsp.device.model import Widths
 from pto_wsp.device.reader import PRESETS, get_device, preset_names
 from pto_wsp.errors import BadDevice, UnknownDevice
 from pto_wsp.isa.forms import Form
@@ -78,10 +79,11 @@ def test_every_instruction_has_a_cost_in_every_table(name: str) -> None:
     moves = {
         name for name, row in TABLE.items() if row.form in (Form.LOAD, Form.STORE, Form.GATHER, Form.SCATTER)
     }
+    widths = Widths()
     free = {
         name
         for name, cost in costs.items()
-        if cost.of_vector(16, 64, 4) + cost.of_product(16, 16, 16, 2) <= 1
+        if cost.of_vector(16, 64, 4, widths) + cost.of_product(16, 16, 16, 2, widths) <= 1
     }
     assert free == moves  # what moves data costs its transfers
 

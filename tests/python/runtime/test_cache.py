@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pto_wsp.errors import BadCache
-from pto_wsp.runtime.cache import VARIABLE, ArtifactCache, default_directory
+from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.support.cache_directory import VARIABLE, default_directory
 
 
 def writer(text: bytes, calls: list[Path]) -> object:

@@ -11,12 +11,13 @@
 
 namespace pto::wsp::sim {
 
-/// Transfers that share a rate equally. All of them advance alike, so the one with the least left is the next
-/// to end, whatever begins or ends meanwhile.
+/// Transfers that share a rate equally, each up to the rate of one core. All of them advance alike, so the one
+/// with the least left is the next to end, whatever begins or ends meanwhile.
 class SharedRate {
  public:
-  void begin(double rate) {
+  void begin(double rate, double core_rate) {
     rate_ = rate;
+    core_rate_ = core_rate;
     now_ = progress_ = 0;
     transfers_ = {};
   }
@@ -30,7 +31,8 @@ class SharedRate {
   /// When the next transfer ends, or infinity.
   double next_end() const {
     if (transfers_.empty()) return std::numeric_limits<double>::infinity();
-    return now_ + (transfers_.top().end - progress_) * double(transfers_.size()) / rate_;
+    const double left = transfers_.top().end - progress_;
+    return now_ + std::max(left * double(transfers_.size()) / rate_, left / core_rate_);
   }
 
   /// Ends the next transfer and returns its task. \pre there is one
@@ -53,17 +55,21 @@ class SharedRate {
   };
 
   void advance(double now) {
-    if (!transfers_.empty()) progress_ += (now - now_) * rate_ / double(transfers_.size());
+    if (!transfers_.empty() && now > now_) {
+      const double cycles = now - now_;
+      progress_ += std::min(cycles * rate_ / double(transfers_.size()), cycles * core_rate_);
+    }
     now_ = now;
   }
 
   double rate_ = 1;
+  double core_rate_ = 1;
   double now_ = 0;
   double progress_ = 0;  ///< bytes that a transfer has moved which is there from the start
   std::priority_queue<Transfer> transfers_;
 };
 
-/// A cache of regions, of which it drops those that were used least recently.
+/// A cache of regions, from which it drops those that were used least recently.
 class RegionCache {
  public:
   void begin(uint64_t bytes) {
@@ -94,6 +100,12 @@ class RegionCache {
     slots_[find(region)] = entry;
     if (2 * (entries_.size() - free_.size()) > slots_.size()) grow();
     return false;
+  }
+
+  /// Drops a region, if the cache holds it.
+  void forget(uint64_t region) {
+    const uint32_t entry = slots_[find(region)];
+    if (entry != kNone) drop(entry);
   }
 
  private:

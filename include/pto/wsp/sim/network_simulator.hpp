@@ -15,6 +15,7 @@
 
 #include "pto/wsp/error.hpp"
 #include "pto/wsp/sched/network_state.hpp"
+#include "pto/wsp/sim/caches.hpp"
 #include "pto/wsp/sim/cores.hpp"
 #include "pto/wsp/sim/memory.hpp"
 #include "pto/wsp/sim/result.hpp"
@@ -88,9 +89,9 @@ class NetworkSimulator : private bytecode::EventVisitor {
 
   void begin() {
     cores_.begin(machine_, sched::PolicyOptions{});
-    gm_.begin(machine_.gm_rate);
-    l2_.begin(machine_.l2_rate);
-    cache_.begin(machine_.l2_bytes);
+    gm_.begin(machine_.gm_rate, machine_.gm_core_rate);
+    l2_.begin(machine_.l2_rate, machine_.l2_core_rate);
+    caches_.begin(machine_);
     const size_t num_kinds = machine_.cores.size(), num_tensors = state_.channels.size();
     result_.busy.assign(num_kinds, 0);
     result_.idle.assign(num_kinds, std::vector<double>(kNumIdle, 0));
@@ -384,24 +385,17 @@ class NetworkSimulator : private bytecode::EventVisitor {
   }
 
   void begin_transfers(uint32_t number, Clock& clock, const TaskCost& cost) {
-    uint64_t bytes = cost.spilled, missed = 0, num_missed = 0;
-    for (const Use& use : clock.uses) {
-      bytes += use.bytes;
-      if (cache_.is_there() && cache_.use(use.region, use.bytes)) continue;
-      missed += use.bytes;
-      ++num_missed;
-    }
-    result_.hits += clock.uses.size() - num_missed;
-    result_.misses += num_missed;
-    if (!cache_.is_there()) missed = bytes;
-    result_.gm_bytes += missed;
-    result_.l2_bytes += bytes;
-    double cycles = cost.cycles + machine_.dispatch;
-    if (cache_.is_there() && bytes > 0) cycles += machine_.l2_hit + (num_missed > 0 ? machine_.l2_miss : 0);
-    clock.least_end = now_ + cycles;
+    const auto first_kind = uint32_t(__builtin_ctz(cost.kinds));
+    const Moved moved = caches_.move(first_kind, clock.first_core, clock.uses, cost.spilled);
+    result_.hits += moved.hits;
+    result_.misses += moved.misses;
+    result_.gm_bytes += moved.gm_bytes;
+    result_.l2_bytes += moved.shared_bytes;
+    clock.least_end = now_ + cost.cycles + machine_.dispatch + moved.latency(machine_);
     clock.num_waits = 1;
-    if (missed > 0 && machine_.gm_rate < kNever) transfer(gm_, number, missed);
-    if (bytes > 0 && cache_.is_there() && machine_.l2_rate < kNever) transfer(l2_, number, bytes);
+    if (moved.gm_bytes > 0 && machine_.gm_rate < kNever) transfer(gm_, number, moved.gm_bytes);
+    if (moved.shared_bytes > 0 && machine_.l2_bytes > 0 && machine_.l2_rate < kNever)
+      transfer(l2_, number, moved.shared_bytes);
     end_transfer(number);
   }
 
@@ -460,7 +454,7 @@ class NetworkSimulator : private bytecode::EventVisitor {
   std::vector<uint32_t> queue_;  ///< processes whose task waits for cores
   Cores cores_;
   SharedRate gm_, l2_;
-  RegionCache cache_;
+  Caches caches_;
   std::priority_queue<Event> events_;
   uint64_t num_events_ = 0;
   double now_ = 0;

@@ -17,6 +17,7 @@
 
 #include "pto/wsp/error.hpp"
 #include "pto/wsp/sched/options.hpp"
+#include "pto/wsp/sim/caches.hpp"
 #include "pto/wsp/sim/chains.hpp"
 #include "pto/wsp/sim/cores.hpp"
 #include "pto/wsp/sim/machine.hpp"
@@ -85,9 +86,9 @@ class Simulator {
     chains_.begin();
     cores_.begin(machine_, options_);
     ready_.begin();
-    gm_.begin(machine_.gm_rate);
-    l2_.begin(machine_.l2_rate);
-    cache_.begin(machine_.l2_bytes);
+    gm_.begin(machine_.gm_rate, machine_.gm_core_rate);
+    l2_.begin(machine_.l2_rate, machine_.l2_core_rate);
+    caches_.begin(machine_);
     dispatchers_.assign(machine_.dispatchers, {});
     events_ = {};
     num_kinds_ = uint32_t(machine_.cores.size());
@@ -331,25 +332,16 @@ class Simulator {
   static uint32_t lowest(uint32_t kinds) { return uint32_t(__builtin_ctz(kinds)); }
 
   void begin_transfers(uint64_t number, LiveTask& task, const TaskCost& cost) {
-    uint64_t bytes = cost.spilled, missed = 0;
-    bool is_missed = false;
-    for (const Use& use : task.uses) {
-      bytes += use.bytes;
-      const bool is_hit = cache_.is_there() && cache_.use(use.region, use.bytes);
-      ++(is_hit ? result_.hits : result_.misses);
-      if (is_hit) continue;
-      missed += use.bytes;
-      is_missed = true;
-    }
-    if (!cache_.is_there()) missed = bytes;
-    result_.gm_bytes += missed;
-    result_.l2_bytes += bytes;
-    double cycles = cost.cycles + machine_.dispatch;
-    if (cache_.is_there() && bytes > 0) cycles += machine_.l2_hit + (is_missed ? machine_.l2_miss : 0);
-    task.least_end = now_ + cycles;
+    const Moved moved = caches_.move(lowest(cost.kinds), task.first_core, task.uses, cost.spilled);
+    result_.hits += moved.hits;
+    result_.misses += moved.misses;
+    result_.gm_bytes += moved.gm_bytes;
+    result_.l2_bytes += moved.shared_bytes;
+    task.least_end = now_ + cost.cycles + machine_.dispatch + moved.latency(machine_);
     task.num_waits = 1;
-    if (missed > 0 && machine_.gm_rate < kNever) transfer(gm_, number, missed);
-    if (bytes > 0 && cache_.is_there() && machine_.l2_rate < kNever) transfer(l2_, number, bytes);
+    if (moved.gm_bytes > 0 && machine_.gm_rate < kNever) transfer(gm_, number, moved.gm_bytes);
+    if (moved.shared_bytes > 0 && machine_.l2_bytes > 0 && machine_.l2_rate < kNever)
+      transfer(l2_, number, moved.shared_bytes);
     end_transfer(number);
   }
 
@@ -436,7 +428,7 @@ class Simulator {
   Cores cores_;
   ReadyTasks ready_;
   SharedRate gm_, l2_;
-  RegionCache cache_;
+  Caches caches_;
   std::vector<Dispatcher> dispatchers_;
   std::priority_queue<Event> events_;
   SourceTask source_task_;

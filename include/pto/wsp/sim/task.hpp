@@ -15,6 +15,7 @@ namespace pto::wsp::sim {
 struct Use {
   uint64_t region;
   uint64_t bytes;
+  bool is_stored = false;
 };
 
 /// A task as a walk of the program makes it.

@@ -74,7 +74,7 @@ class TaskCosts {
       uint64_t region = mix(reinterpret_cast<uintptr_t>(view.data));
       if (view.rows != nullptr) region = mix(region ^ reinterpret_cast<uintptr_t>(view.rows));
       for (int d = 0; d < quick.kernel->params[i].rank; ++d) region = mix(region ^ uint64_t(view.shape[d]));
-      uses.push_back({region, bytes});
+      uses.push_back({region, bytes, cost.stored[i] > 0});
     }
   }
 

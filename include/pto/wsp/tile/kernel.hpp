@@ -24,6 +24,10 @@
     if (!(condition)) PTO_FAIL(text); \
   } while (false)
 
+/// State the cycles of a call on a simulated device: an expression of extents and scalars, inside the body of
+/// the kernel. It is read from the text, and never evaluated here.
+#define PTO_CYCLES(cycles) static_cast<void>(sizeof(cycles))
+
 namespace pto::wsp::tile {
 
 /// A tensor parameter: the part of a tensor that a task was given, with its element type.

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pto_wsp.errors import BadKernelOption
 from pto_wsp.ir.kernel import HEADER, KernelFunction, Native, Param
+from pto_wsp.ir.native_cycles import native_cycles
 from pto_wsp.lang.kernel.signature import KernelParam
 from pto_wsp.lang.source import FunctionSource
 from pto_wsp.location import Location
@@ -92,7 +93,11 @@ def read_native(
 def native_function(
     name: str, params: tuple[Param, ...], native: Native, constants: Mapping[str, object], loc: Location
 ) -> KernelFunction:
-    """Return the IR of a kernel in C++ for values of its constant parameters."""
+    """Return the IR of a kernel in C++ for values of its constant parameters.
+
+    Raises:
+        BadKernelOption: the C++ states a cost that cannot be read.
+    """
     text = Native(
         native.source,
         native.entry,
@@ -103,7 +108,9 @@ def native_function(
         native.reference,
         native.loc,
     )
-    return KernelFunction(name, params, loc=loc, native=text)
+    function = KernelFunction(name, params, loc=loc, native=text)
+    native_cycles(function)  # an error here, and not when the kernel is simulated
+    return function
 
 
 @record

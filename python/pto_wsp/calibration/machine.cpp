@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
-// What this machine can do right now: multiply-add peak and memory read rate, on a number of threads.
-// Compiled for the machine it runs on, when a benchmark starts.
+// What this machine can do right now: clock, multiply-add peak, read rates and latencies of its memories.
+// Compiled for the machine it runs on, when a calibration starts.
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <ctime>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #if defined(__AVX512BF16__)
@@ -32,7 +36,17 @@ typedef float FloatVector __attribute__((vector_size(kVectorBytes)));
 constexpr int kChains = 12;  // independent accumulators: covers latency x ports, and fits 16 registers
 constexpr int kSteps = 4096;
 
+bool counts_cpu_time = false;
+
+// Seconds; with `counts_cpu_time`, of the calling thread on a processor, without those of other programs.
 double now_s() {
+#if defined(__linux__)
+  if (counts_cpu_time) {
+    timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  }
+#endif
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
@@ -63,7 +77,8 @@ int current_cpu() { return 0; }
 void move_off(int, int) {}
 #endif
 
-// Runs `work(thread)` on all threads together and returns the seconds from the common start to the last end.
+// Runs `work(thread)` on all threads together and returns the seconds from the common start to the last end;
+// with `counts_cpu_time`, those of the thread that works longest.
 template <typename Work>
 double timed_on(int num_threads, Work work) {
   std::atomic<int> waiting{num_threads};
@@ -82,6 +97,11 @@ double timed_on(int num_threads, Work work) {
   for (int t = 1; t < num_threads; ++t) threads.emplace_back(body, t);
   body(0);
   for (std::thread& thread : threads) thread.join();
+  if (counts_cpu_time) {
+    double longest = 0.0;
+    for (int t = 0; t < num_threads; ++t) longest = std::max(longest, ended[t] - began[t]);
+    return longest;
+  }
   double first = began[0], last = ended[0];
   for (int t = 1; t < num_threads; ++t) {
     if (began[t] < first) first = began[t];
@@ -168,6 +188,8 @@ double gflops(int num_threads, double seconds, Burst burst) {
 
 extern "C" {
 
+void pto_count_cpu_time(bool is_wanted) { counts_cpu_time = is_wanted; }
+
 double pto_fma_gflops(int num_threads, double seconds) { return gflops(num_threads, seconds, fma_burst); }
 
 // 0 where the processor has no bf16 dot product.
@@ -196,18 +218,59 @@ void* pto_map(long long bytes) {
 
 void pto_unmap(void* memory, long long bytes) { munmap(memory, bytes); }
 
-// Reads the memory once, in equal parts; `bytes` is a multiple of 1024 x num_threads.
-double pto_read_gbs(int num_threads, const void* memory, long long bytes) {
+// Reads the memory `repeats` times, in equal parts; `bytes` is a multiple of 1024 x num_threads.
+double pto_read_gbs(int num_threads, const void* memory, long long bytes, long long repeats) {
   const long long part = bytes / num_threads / static_cast<long long>(sizeof(FloatVector));
   const double elapsed = timed_on(num_threads, [&](int thread) {
     const FloatVector* p = static_cast<const FloatVector*>(memory) + thread * part;
     FloatVector sums[8] = {};
-    for (long long i = 0; i < part; i += 8) {
+    for (long long repeat = 0; repeat < repeats; ++repeat) {
+      for (long long i = 0; i < part; i += 8) {
 #pragma GCC unroll 8
-      for (int c = 0; c < 8; ++c) sums[c] += p[i + c];
+        for (int c = 0; c < 8; ++c) sums[c] += p[i + c];
+      }
+      for (FloatVector& sum : sums) keep(sum);
     }
-    for (FloatVector& sum : sums) keep(sum);
   });
-  return static_cast<double>(bytes) / elapsed * 1e-9;
+  return static_cast<double>(bytes) * static_cast<double>(repeats) / elapsed * 1e-9;
+}
+
+// The clock in GHz, from additions that each wait for the one before.
+double pto_clock_ghz() {
+  constexpr long long kAdditions = 20'000'000;
+  uint64_t sum = 1, step = 3;
+  const double began = now_s();
+  for (long long i = 0; i < kAdditions; i += 8) {
+#pragma GCC unroll 8
+    for (int c = 0; c < 8; ++c) {
+      sum += step;
+      asm volatile("" : "+r"(sum), "+r"(step));
+    }
+  }
+  const double elapsed = now_s() - began;
+  keep(sum);
+  return kAdditions / elapsed * 1e-9;
+}
+
+// Nanoseconds of a read that waits for the one before, over lines of `bytes` of memory in a random order.
+double pto_latency_ns(void* memory, long long bytes, long long reads) {
+  constexpr uint64_t kLine = 64;
+  const uint64_t lines = static_cast<uint64_t>(bytes) / kLine;
+  char* const base = static_cast<char*>(memory);
+  std::vector<uint32_t> order(lines);
+  for (uint64_t i = 0; i < lines; ++i) order[i] = static_cast<uint32_t>(i);
+  uint64_t random = 88172645463325252u;
+  for (uint64_t i = lines - 1; i > 0; --i) {
+    random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+    std::swap(order[i], order[random % i]);
+  }
+  for (uint64_t i = 0; i < lines; ++i)
+    *reinterpret_cast<void**>(base + kLine * order[i]) = base + kLine * order[(i + 1) % lines];
+  void* at = base;
+  const double began = now_s();
+  for (long long i = 0; i < reads; ++i) at = *static_cast<void**>(at);
+  const double elapsed = now_s() - began;
+  keep(at);
+  return elapsed / static_cast<double>(reads) * 1e9;
 }
 }

@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks.engine import native, programs
 from benchmarks.harness import Bench, Row
+from benchmarks.sim import predictions
 from benchmarks.sim.programs import flash, gemm
 from benchmarks.sim.published import cells
 from pto_wsp import In, Out, Tensor, Tile, f16, f32, kernel, pto
@@ -41,6 +42,7 @@ def run(bench: Bench) -> None:
     bench.rows.append(hardware("sim_flash_4096_vs_published", flash, heads, FLASH_US))
     bench.rows.append(hardware("sim_gemm_6144_vs_published", gemm, matrices, GEMM_US))
     bench.rows.append(repeats(20 if bench.quick else 100))
+    bench.rows += predictions.rows(bench)
 
 
 def layer() -> Callable[[], float]:

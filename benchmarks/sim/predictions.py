@@ -7,29 +7,33 @@ timed for it.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from benchmarks.harness import THREADS, Bench, Row
+from benchmarks.harness import Bench, Row
 from examples.llama.kernels import Shape
 from examples.llama.model import Cache, Chunk, Layer, pack, random_weights
+from examples.llama.workload import decoder_layer
 from examples.minilm import kernels as minilm
 from examples.minilm.encoder import Encoder
 from examples.minilm.model import Weights
-from pto_wsp import Program, Schedule, TaskWindow, f32
+from examples.minilm.workload import encode
+from pto_wsp import Program, Schedule, f32
 from pto_wsp.calibration.host import calibrate
 from pto_wsp.device.reader import host
 from pto_wsp.errors import NotCalibrated
+from pto_wsp.simulation import report_of
 
 # The folders of numbered examples have no names that an import statement can say.
 paged = importlib.import_module("examples.02_paged_decode.paged_decode")
 moe = importlib.import_module("examples.03_moe.moe")
 sparse = importlib.import_module("examples.04_sparse_attention.sparse_attention")
 
-SCHEDULES = {"two cores": Schedule(), "one task at a time": Schedule().task_graph(window=TaskWindow(1))}
+SCHEDULES = {"two cores": Schedule(), "one task at a time": Schedule().streams(1)}
 """Two schedules of every program."""
 
 CLEAR = 1.05
@@ -58,7 +62,13 @@ class Prediction:
         return 100 * abs(self.predicted_us / self.measured_us - 1)
 
 
-Run = Callable[[Program], None]
+class Run(Protocol):
+    """Runs a program on the arrays of a case."""
+
+    def __call__(self, program: Program, **options: Any) -> None:
+        """Run it, with options of `Program.run`."""
+
+
 Case = tuple[Callable[[str], Program], Run]
 
 
@@ -149,11 +159,9 @@ def minilm_case() -> Case:
     encoder = Encoder(weights)
     sentences = [rng.integers(0, minilm.VOCABULARY, n).astype(np.int32) for n in rng.integers(8, 60, 64)]
 
-    def run(program: Program) -> None:
+    def run(program: Program, **options: Any) -> None:
         encoder.program = program
-        encoder.run(sentences)
-
-    from examples.minilm.workload import encode
+        encoder.run(sentences, **options)
 
     return compiled(encode), run
 
@@ -162,7 +170,7 @@ def paged_case() -> Case:
     """Paged decode of 16 requests."""
     rng = np.random.default_rng(0)
     batch = paged.random_batch(rng, rng.integers(200, 3000, 16), f32)
-    return compiled(paged.paged_decode(f32)), lambda program: paged.run(program, batch, workers=THREADS)
+    return compiled(paged.paged_decode(f32)), lambda program, **options: paged.run(program, batch, **options)
 
 
 def moe_case() -> Case:
@@ -170,7 +178,7 @@ def moe_case() -> Case:
     shape, rng = moe.Shape(experts=16, hidden=1024, inner=512), np.random.default_rng(0)
     weights = moe.random_weights(rng, shape)
     batch = moe.random_batch(rng, 256, weights, shape)
-    return compiled(moe.moe(shape)), lambda program: moe.run(program, batch, weights, workers=THREADS)
+    return compiled(moe.moe(shape)), lambda program, **options: moe.run(program, batch, weights, **options)
 
 
 def llama_case(past: int, tokens: int) -> Case:
@@ -182,11 +190,9 @@ def llama_case(past: int, tokens: int) -> Case:
         array[...] = rng.standard_normal(array.shape[-1], np.float32)
     hidden = rng.standard_normal((tokens, shape.hidden), np.float32)
 
-    def run(program: Program) -> None:
+    def run(program: Program, **options: Any) -> None:
         layer.program = program
-        layer(hidden.copy(), [Chunk(0, past, tokens)], cache, workers=THREADS)
-
-    from examples.llama.workload import decoder_layer
+        layer(hidden.copy(), [Chunk(0, past, tokens)], cache, **options)
 
     return compiled(decoder_layer(shape)), run
 
@@ -195,9 +201,8 @@ def sparse_case() -> Case:
     """Sparse attention of one query over 8,192 tokens."""
     shape = sparse.Shape(index_heads=16, index_dim=128, heads=32, key=576, value=512)
     batch = sparse.random_batch(np.random.default_rng(0), shape, np.array([8192, 6000]), 8192)
-    return compiled(sparse.sparse_attention(shape)), lambda program: sparse.run(
-        program, batch, workers=THREADS
-    )
+    workload = sparse.sparse_attention(shape)
+    return compiled(workload), lambda program, **options: sparse.run(program, batch, **options)
 
 
 CASES: dict[str, Callable[[], Case]] = {
@@ -211,10 +216,63 @@ CASES: dict[str, Callable[[], Case]] = {
 """The programs that are predicted."""
 
 
-if __name__ == "__main__":
-    require_host()
-    for each in predictions(5):
-        print(
-            f"{each.program:<18} {each.schedule:<20} {each.measured_us:>10,.0f} us"
-            f" {each.predicted_us:>10,.0f} predicted  {each.predicted_us / each.measured_us:5.2f}"
+# Kernels
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """The tasks of a kernel: how many, and their microseconds together, measured and predicted."""
+
+    program: str
+    kernel: str
+    tasks: int
+    measured_us: float
+    predicted_us: float
+
+
+def kernel_times(name: str, rounds: int) -> Iterator[KernelTime]:
+    """Yield the times of the kernels of a program, one task at a time on one core.
+
+    The measured time of a task is that of its shortest run.
+    """
+    make, run = CASES[name]()
+    measured, simulated = make("cpu"), make("sim")
+    for program in (measured, simulated):
+        program.reschedule(SCHEDULES["one task at a time"])
+    shortest, labels = np.array([]), list[str]()
+    for _ in range(rounds):
+        run(measured, workers=1, trace=True)
+        assert measured.trace is not None
+        took = np.array([event.end_ns - event.start_ns for event in measured.trace])
+        shortest = np.minimum(shortest, took) if len(shortest) == len(took) else took
+        labels = [event.label.split("[")[0] for event in measured.trace]
+    run(simulated)
+    report = report_of(simulated)
+    for line in report.kernels:
+        mine = shortest[[label == line.kernel for label in labels]]
+        yield KernelTime(
+            name, line.kernel, line.tasks, mine.sum() / 1e3, report.device.microseconds(line.total)
         )
+
+
+def main() -> None:
+    """Print programs, or with `--kernels` their kernels: measured and predicted microseconds."""
+    require_host()
+    if "--kernels" not in sys.argv:
+        for each in predictions(5):
+            show(f"{each.program} {each.schedule}", each.measured_us, each.predicted_us)
+        return
+    for name in CASES:
+        for line in kernel_times(name, 5):
+            show(f"{line.program} {line.kernel} {line.tasks}", line.measured_us, line.predicted_us)
+
+
+def show(what: str, measured_us: float, predicted_us: float) -> None:
+    """Print two times and their ratio."""
+    print(
+        f"{what:<44}{measured_us:>12,.1f}{predicted_us:>12,.1f}{predicted_us / measured_us:7.2f}", flush=True
+    )
+
+
+if __name__ == "__main__":
+    main()

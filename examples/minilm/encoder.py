@@ -105,8 +105,8 @@ class Encoder:
                 progress(done)
         return np.concatenate(parts)
 
-    def run(self, batch: Sequence[np.ndarray], trace: bool = False) -> np.ndarray:
-        """Run one batch; return its embeddings [len(batch), 384]."""
+    def run(self, batch: Sequence[np.ndarray], **options: Any) -> np.ndarray:
+        """Run one batch, with options of the program's run; return its embeddings [len(batch), 384]."""
         lengths = np.array([len(ids) for ids in batch], np.int64)
         tokens = int(lengths.sum())
         if tokens > self._buffers.capacity:
@@ -118,7 +118,7 @@ class Encoder:
             "Positions": np.concatenate([np.arange(n, dtype=np.int32) for n in lengths]),
             "Embeddings": embeddings,
         }
-        self.program.run(trace=trace, **values, **self._weights, **self._buffers.first(tokens))
+        self.program.run(**options, **values, **self._weights, **self._buffers.first(tokens))
         self._count(lengths)
         return embeddings[:, 0]
 

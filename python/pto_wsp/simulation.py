@@ -6,7 +6,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pto_wsp.device.model import Cache, CoreKind, Device, Dispatchers, HostLink, InstructionCost, Route
+from pto_wsp.device.model import (
+    Cache,
+    CoreCache,
+    CoreKind,
+    Device,
+    Dispatchers,
+    HostLink,
+    InstructionCost,
+    Route,
+    Widths,
+)
 from pto_wsp.device.reader import get_device, preset_names
 from pto_wsp.errors import CyclesDiffer, NotSimulated, WrongValue
 from pto_wsp.lang.schedule.schedule import Schedule
@@ -21,6 +31,7 @@ from pto_wsp.visualize.drawing import escaped
 __all__ = [
     "Cache",
     "Comparison",
+    "CoreCache",
     "CoreKind",
     "Device",
     "Dispatchers",
@@ -28,6 +39,7 @@ __all__ = [
     "InstructionCost",
     "Route",
     "SimulationReport",
+    "Widths",
     "compare",
     "expect_cycles",
     "get_device",

@@ -43,6 +43,7 @@ ORDER = (
     ("ops", "simulation"),
     ("torch",),
     ("",),
+    ("calibration",),
     ("tools",),
     ("__main__",),
 )
@@ -68,6 +69,7 @@ DEFERRED = {
     ("text.modules", "text.foreign.detection"),
     ("text.modules", "text.foreign.functions"),
     ("tools.commands", "tools.language_server.server"),
+    ("tools.commands", "calibration.host"),
     ("lang.workload.workload", "prove.prove"),
     ("lang.workload.operators", "restructure.operators"),
 }

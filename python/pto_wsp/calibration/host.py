@@ -25,6 +25,7 @@ CACHE_READ_BYTES = 64 << 20
 MEMORY_BYTES = 256 << 20
 """Memory that is read for its rate, at least four times the last cache."""
 
+
 @record
 class MachineFigures:
     """What is measured of cores and memories. Rates are in bytes per nanosecond.
@@ -159,9 +160,15 @@ def _lines(
 
 
 def _cost_line(row: str, cost: InstructionCost) -> str:
+    return f"{row} = {_cost_text(cost)}"
+
+
+def _cost_text(cost: InstructionCost) -> str:
     parts = {key: getattr(cost, key) for key in ("start", "repeat", "row", "block", "block_of_4", "right")}
-    text = ", ".join(f"{key} = {value:.4g}" for key, value in parts.items() if value > 0)
-    return f"{row} = {{ {text or 'start = 0'} }}"
+    texts = [f"{key} = {value:.4g}" for key, value in parts.items() if value > 0]
+    if cost.transposed is not None:
+        texts.append(f"transposed = {_cost_text(cost.transposed)}")
+    return "{ " + (", ".join(texts) or "start = 0") + " }"
 
 
 def _sources(figures: MachineFigures) -> Iterator[str]:

@@ -1,12 +1,16 @@
 """Cycles of instructions on a core of this machine, from kernels that repeat one of them.
 
-Each instruction that is measured stands for rows of the table that do similar work (`GROUPS`). Vector work is
-measured on tiles of three shapes, from which a start, cycles per vector and cycles per row follow. Annotations
-are evaluated here, not deferred: those of kernels use the shapes.
+Each instruction that is measured covers rows of the table that do similar work (`GROUPS`). Vector work is
+measured on tiles of three shapes, from which a start, cycles per vector and cycles per row follow.
 """
+
+# Annotations use the shapes: they are evaluated here, and read by the language.
+# pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false
 
 import time
 from collections.abc import Iterator, Mapping
+from functools import cached_property
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -14,7 +18,7 @@ import numpy as np
 from pto_wsp import In, Out, P, Program, Scalar, Tensor, Tile, bf16, f32, i32, i64, kernel, pto, workload
 from pto_wsp.device.model import InstructionCost
 from pto_wsp.lang.kernel.kernel import Kernel
-from pto_wsp.support.record import record
+from pto_wsp.support.record import record, replace
 from pto_wsp.targets.cpu.features import resolve_features
 from pto_wsp.types.dtype import DType
 
@@ -41,8 +45,8 @@ SIDE = max(ROWS, COLS, INNER, WIDE)
 OUTPUTS = (f32, bf16, i32, i64)
 """Element types of results."""
 
-SHORTEST_S, TRIALS = 1e-3, 15
-"""What is measured takes at least so long; the shortest of so many trials counts."""
+SHORTEST_S, TRIALS = 4e-4, 25
+"""What is measured takes at least that long; the second is the number of trials, of which the shortest counts."""
 
 GROUPS: Mapping[str, str] = {
     "add": "add sub mul max min adds subs maxs mins muls neg abs relu prelu lrelu addc addsc subc subsc mov "
@@ -83,7 +87,12 @@ def instruction_costs(clock_ghz: float) -> dict[str, InstructionCost]:
     found = {name: _vector_cost([times.of(f"{name} {r}x{c}") for r, c in SHAPES]) for name in GROUPS}
     costs = {row: found[name] for name, rows in GROUPS.items() for row in rows.split()}
     costs |= dict.fromkeys(FREE.split(), InstructionCost())
-    product = _product_cost(*(times.of(f"matmul {rows}") for rows in (*PRODUCTS, "bf16")))
+    pairs = times.of("matmul bf16")
+    plain, transposed = (
+        _product_cost(times.of(f"{name} {PRODUCTS[0]}"), times.of(f"{name} {PRODUCTS[1]}"), pairs)
+        for name in ("matmul", "matmul transposed")
+    )
+    product = replace(plain, transposed=transposed)
     costs |= dict.fromkeys(("matmul", "matmul_acc", "matmul_bias"), product)
     # Assumptions: nothing measures the packed formats.
     costs["quantise"] = InstructionCost(start=found["cvt"].start, repeat=4 * found["cvt"].repeat)
@@ -112,18 +121,39 @@ class _Times:
         kernels = dict(_kernels())
         self._numbers = {name: number for number, name in enumerate(kernels)}
         self._program = _program(list(kernels.values()))
-        self._arrays = {"X": np.full((SIDE, SIDE), 0.5, np.float32), "Z": np.full((SIDE, SIDE), 0.5, np.float32)}
+        self._arrays: dict[str, Any] = {
+            "X": np.full((SIDE, SIDE), 0.5, np.float32),
+            "Z": np.full((SIDE, SIDE), 0.5, np.float32),
+        }
         self._arrays |= {"B": np.full((SIDE, SIDE), 0.5, bf16.to_numpy())}
         self._arrays |= {f"Y_{dtype}": np.zeros((SIDE, SIDE), dtype.to_numpy()) for dtype in OUTPUTS}
 
     def of(self, name: str) -> float:
         """Return the cycles of one repetition of the kernel."""
-        which, count = self._numbers[name], 16
-        while (took := self._seconds(which, count)) < SHORTEST_S:
-            count *= 4
-        least = min([took, *(self._seconds(which, count) for _ in range(TRIALS - 1))])
-        none = min(self._seconds(which, 1) for _ in range(TRIALS))
-        return max(least - none, 0.0) / (count - 1) * 1e9 * self._clock_ghz
+        return self._cycles[self._numbers[name]]
+
+    @cached_property
+    def _cycles(self) -> list[float]:
+        """Cycles of one repetition of each kernel.
+
+        All kernels are measured in turn, so that a moment in which others disturb does not meet all trials
+        of one of them.
+        """
+        counts = [self._count(which) for which in range(len(self._numbers))]
+        many, once = [inf] * len(counts), [inf] * len(counts)
+        for _ in range(TRIALS):
+            for which, count in enumerate(counts):
+                many[which] = min(many[which], self._seconds(which, count))
+                once[which] = min(once[which], self._seconds(which, 1))
+        ns = (1e9 * max(a - b, 0.0) / (n - 1) for a, b, n in zip(many, once, counts, strict=True))
+        return [each * self._clock_ghz for each in ns]
+
+    def _count(self, which: int) -> int:
+        """Return how often a kernel repeats its instruction in a trial."""
+        count = 16
+        while self._seconds(which, count) < SHORTEST_S:
+            count *= 2
+        return count
 
     def _seconds(self, which: int, count: int) -> float:
         chosen = np.zeros(len(self._numbers), np.int32)
@@ -166,17 +196,28 @@ def _program(kernels: list[_Repeated]) -> Program:
 def _kernels() -> Iterator[tuple[str, _Repeated]]:
     for rows, cols in SHAPES:
         full, column, row, at = (rows, cols), (rows, 1), (1, cols), f"{rows}x{cols}"
-        for op in (pto.sqrt, pto.rsqrt, pto.exp, pto.log, pto.tanh, pto.sigmoid, pto.erf):
-            yield f"{op.name} {at}", _unary(op, full, full)
-        for op, out in ((pto.rowsum, column), (pto.rowmax, column), (pto.colsum, row), (pto.transpose, (cols, rows))):
-            yield f"{op.name} {at}", _unary(op, full, out)
+        for name in ("sqrt", "rsqrt", "exp", "log", "tanh", "sigmoid", "erf"):
+            yield f"{name} {at}", _unary(getattr(pto, name), full, full)
+        for name, out in (
+            ("rowsum", column),
+            ("rowmax", column),
+            ("colsum", row),
+            ("transpose", (cols, rows)),
+        ):
+            yield f"{name} {at}", _unary(getattr(pto, name), full, out)
         yield f"rowargmax {at}", _unary(pto.rowargmax, full, column, i32)
         yield f"sort {at}", _unary(pto.sort, full, full, i64)
         yield f"cvt {at}", _conversion(full)
-        for name, op, right in (("add", pto.add, full), ("div", pto.div, full), ("rowexpandmul", pto.mul, column), ("rowexpanddiv", pto.div, column)):
+        for name, op, right in (
+            ("add", pto.add, full),
+            ("div", pto.div, full),
+            ("rowexpandmul", pto.mul, column),
+            ("rowexpanddiv", pto.div, column),
+        ):
             yield f"{name} {at}", _binary(op, full, right)
     for rows in PRODUCTS:
         yield f"matmul {rows}", _product(rows)
+        yield f"matmul transposed {rows}", _product_transposed(rows)
     yield "matmul bf16", _product_bf16(PRODUCTS[0])
 
 
@@ -184,7 +225,12 @@ def _unary(op: Any, left: Shape, out: Shape, dtype: DType = f32) -> _Repeated:
     (rows, cols), (top, side) = left, out
 
     @kernel
-    def unary(x: In[Tile[rows, cols, f32]], z: In[Tile[1, 1, f32]], y: Out[Tile[top, side, dtype]], count: Scalar[i64]):
+    def unary(
+        x: In[Tile[rows, cols, f32]],
+        z: In[Tile[1, 1, f32]],
+        y: Out[Tile[top, side, dtype]],
+        count: Scalar[i64],
+    ):
         result = op(x)
         for _ in range(count):
             result = op(x)
@@ -197,7 +243,12 @@ def _binary(op: Any, left: Shape, right: Shape) -> _Repeated:
     (rows, cols), (inner, wide) = left, right
 
     @kernel
-    def binary(x: In[Tile[rows, cols, f32]], z: In[Tile[inner, wide, f32]], y: Out[Tile[rows, cols, f32]], count: Scalar[i64]):
+    def binary(
+        x: In[Tile[rows, cols, f32]],
+        z: In[Tile[inner, wide, f32]],
+        y: Out[Tile[rows, cols, f32]],
+        count: Scalar[i64],
+    ):
         result = op(x, z)
         for _ in range(count):
             result = op(x, z)
@@ -210,7 +261,12 @@ def _conversion(left: Shape) -> _Repeated:
     rows, cols = left
 
     @kernel
-    def conversion(x: In[Tile[rows, cols, f32]], z: In[Tile[1, 1, f32]], y: Out[Tile[rows, cols, bf16]], count: Scalar[i64]):
+    def conversion(
+        x: In[Tile[rows, cols, f32]],
+        z: In[Tile[1, 1, f32]],
+        y: Out[Tile[rows, cols, bf16]],
+        count: Scalar[i64],
+    ):
         result = pto.cast(x, bf16)
         for _ in range(count):
             result = pto.cast(x, bf16)
@@ -221,7 +277,12 @@ def _conversion(left: Shape) -> _Repeated:
 
 def _product(rows: int) -> _Repeated:
     @kernel
-    def product(x: In[Tile[rows, INNER, f32]], z: In[Tile[INNER, WIDE, f32]], y: Out[Tile[rows, WIDE, f32]], count: Scalar[i64]):
+    def product(
+        x: In[Tile[rows, INNER, f32]],
+        z: In[Tile[INNER, WIDE, f32]],
+        y: Out[Tile[rows, WIDE, f32]],
+        count: Scalar[i64],
+    ):
         total = pto.zeros((rows, WIDE))
         for _ in range(count):
             total = pto.matmul_acc(total, x, z)
@@ -230,9 +291,30 @@ def _product(rows: int) -> _Repeated:
     return _Repeated(product, (rows, INNER), (INNER, WIDE), (rows, WIDE))
 
 
+def _product_transposed(rows: int) -> _Repeated:
+    @kernel
+    def product_transposed(
+        x: In[Tile[rows, INNER, f32]],
+        z: In[Tile[WIDE, INNER, f32]],
+        y: Out[Tile[rows, WIDE, f32]],
+        count: Scalar[i64],
+    ):
+        total = pto.zeros((rows, WIDE))
+        for _ in range(count):
+            total = pto.matmul_acc(total, x, z.T)
+        pto.store(y, total)
+
+    return _Repeated(product_transposed, (rows, INNER), (WIDE, INNER), (rows, WIDE))
+
+
 def _product_bf16(rows: int) -> _Repeated:
     @kernel
-    def product_bf16(x: In[Tile[rows, INNER, f32]], z: In[Tile[INNER, WIDE, bf16]], y: Out[Tile[rows, WIDE, f32]], count: Scalar[i64]):
+    def product_bf16(
+        x: In[Tile[rows, INNER, f32]],
+        z: In[Tile[INNER, WIDE, bf16]],
+        y: Out[Tile[rows, WIDE, f32]],
+        count: Scalar[i64],
+    ):
         total, left = pto.zeros((rows, WIDE)), pto.cast(x, bf16)
         for _ in range(count):
             total = pto.matmul_acc(total, left, z)

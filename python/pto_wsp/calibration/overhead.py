@@ -1,7 +1,7 @@
-"""What the engine takes for a run and for a task on this machine, without the work of kernels.
+"""What the engine takes for a run and for a task on this machine, without the work of kernels."""
 
-Annotations are evaluated here, not deferred: those of kernels use the shapes.
-"""
+# Annotations use the shapes: they are evaluated here, and read by the language.
+# pyright: reportInvalidTypeForm=false, reportUndefinedVariable=false
 
 import time
 from typing import Any
@@ -51,7 +51,7 @@ def in_turn(X: Tensor[f32, "n", 1, SIDE], Y: Tensor[f32, "n", 1, SIDE], count: S
 
 
 def measure_overhead(cores: int) -> TaskOverhead:
-    """Return the times of the engine with so many workers."""
+    """Return the times of the engine with that many workers."""
     arrays = {name: np.zeros((TASKS + 1, 1, SIDE), np.float32) for name in ("X", "Y")}
     free, chain = apart.compile("cpu"), in_turn.compile("cpu")
     start = _least_ns(free, arrays, 1, cores)

@@ -341,7 +341,10 @@ class _Walk:
             self.bring(tile, space, instr.loc)
         inner = self.valid[a][0 if attrs.get("trans_a") else 1]
         itemsize = self.types[a].dtype.itemsize
-        cycles = self.device.costs[instr.op].of_product(shape[0], inner, shape[1], itemsize, self.widths)
+        cost = self.device.costs[instr.op]
+        if attrs.get("trans_b") and cost.transposed is not None:
+            cost = cost.transposed
+        cycles = cost.of_product(shape[0], inner, shape[1], itemsize, self.widths)
         reads = [(tile, self.at(space).value) for tile, space in places]
         self.board.run(self.product_pipe, cycles, reads, (dst, self.at(Space.L0C).value))
         self.copies[dst] = {self.at(Space.L0C)}
@@ -366,7 +369,9 @@ class _Walk:
         self.board.run("vector", cost.of_vector(blocks, num_bytes, 1, self.widths), [(w, ub)], (matrix, ub))
         self.carry(matrix, Space.UB, Space.L0B, 2 * inner * cols, instr.loc)
         factors = [(x, l0a), (matrix, l0b)]
-        self.board.run(self.product_pipe, cost.of_product(rows, inner, cols, 2, self.widths), factors, (product, l0c))
+        self.board.run(
+            self.product_pipe, cost.of_product(rows, inner, cols, 2, self.widths), factors, (product, l0c)
+        )
         self.operations += 2 * rows * inner * cols
         self.add_product(instr, acc, product, shape)
 

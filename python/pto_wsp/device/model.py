@@ -52,6 +52,7 @@ class InstructionCost:
         block_of_4: the same for elements of 4 bytes.
         right: cycles per block of the right operand of a product, whatever the rows of the left one.
         wide: a number of columns, and the cost that holds from there on.
+        transposed: of a product whose right operand is transposed; the same cost by default.
     """
 
     start: float = 0.0
@@ -61,6 +62,7 @@ class InstructionCost:
     block_of_4: float = 0.0
     right: float = 0.0
     wide: tuple[int, InstructionCost] | None = None
+    transposed: InstructionCost | None = None
 
     def of_vector(self, rows: int, cols: int, itemsize: int, widths: Widths) -> int:
         """Return the cycles of an instruction on tiles.

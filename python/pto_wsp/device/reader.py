@@ -241,9 +241,7 @@ class _Reader:
 
     def widths(self, data: dict[str, object]) -> Widths:
         keys = ("vector", "rows", "cols", "inner")
-        result = Widths(
-            **{key: self.as_count(f"widths.{key}", data.pop(key)) for key in keys if key in data}
-        )
+        result = Widths(**{key: self.as_count(f"widths.{key}", data.pop(key)) for key in keys if key in data})
         self.end("widths.", data)
         return result
 
@@ -298,13 +296,15 @@ class _Reader:
         at, data = f"costs.{row}.", dict(data)
         wide: tuple[int, InstructionCost] | None = None
         if "wide" in data:
-            other = self.as_table(f"{at}wide", data.pop("wide"))
-            columns = self.as_count(f"{at}wide.columns", other.pop("columns", None))
-            wide = columns, self.cost(row, other)
+            above = self.as_table(f"{at}wide", data.pop("wide"))
+            columns = self.as_count(f"{at}wide.columns", above.pop("columns", None))
+            wide = columns, self.cost(row, above)
+        transposed = data.pop("transposed", None)
         keys = ("start", "repeat", "row", "block", "block_of_4", "right")
         numbers = {key: self.number(data, at, key, 0.0) for key in keys}
         self.end(at, data)
-        return InstructionCost(**numbers, wide=wide)
+        other = None if transposed is None else self.cost(row, self.as_table(f"{at}transposed", transposed))
+        return InstructionCost(**numbers, wide=wide, transposed=other)
 
     # Values
 

@@ -1,6 +1,6 @@
 """The cost that the C++ of a kernel states: `PTO_CYCLES(300 + 20 * x.rows())`.
 
-The expression is C++ and Python at once: numbers, `+ - * / %`, `min`, `max`, scalars and constants of the
+The expression is both C++ and Python: numbers, `+ - * / %`, `min`, `max`, scalars and constants of the
 kernel, and `.rows()`, `.cols()` and `.size(dim)` of its views.
 """
 
@@ -89,10 +89,10 @@ def native_cycles(kernel: KernelFunction) -> NativeCycles | None:
     try:
         tree = ast.parse(text.replace("std::", "").strip(), mode="eval").body
         _require(tree, views, {*scalars, *(name for name, _ in native.constants)})
-    except (SyntaxError, ValueError) as error:
-        reason = str(error) if isinstance(error, ValueError) and not isinstance(error, SyntaxError) else f"`{text}`"
-        expected = "numbers, + - * / %, min, max, scalars, and .rows(), .cols(), .size(n) of views"
-        raise _bad(kernel.name, f"the cost in {MACRO} cannot be read", expected, reason, loc) from None
+    except SyntaxError:
+        raise _unreadable(kernel.name, f"`{text}`", loc) from None
+    except ValueError as error:
+        raise _unreadable(kernel.name, str(error), loc) from None
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return NativeCycles(text, frozenset(used & set(scalars)), tree, tuple(native.constants))
 
@@ -171,6 +171,11 @@ def _place(native: Native, code: str, position: int) -> Location | None:
     if native.loc is None:
         return None
     return Location(native.loc.file, native.loc.line + code.count("\n", 0, position), 1)
+
+
+def _unreadable(kernel: str, found: str, loc: Location | None) -> BadKernelOption:
+    expected = "numbers, + - * / %, min, max, scalars, and .rows(), .cols(), .size(n) of views"
+    return _bad(kernel, f"the cost in {MACRO} cannot be read", expected, found, loc)
 
 
 def _bad(kernel: str, problem: str, expected: str, found: str, loc: Location | None) -> BadKernelOption:

@@ -107,7 +107,7 @@ SUBJECTS: dict[str, Subject] = {
         runtime.network_report.ProcessLine runtime.network_report.ChannelLine
         simulation.get_device simulation.preset_names simulation.Device
         simulation.CoreKind simulation.Route simulation.Cache simulation.Dispatchers simulation.HostLink
-        simulation.InstructionCost""",
+        simulation.InstructionCost simulation.CoreCache simulation.Widths""",
     ),
     "schedules": _subject(
         "Schedules",

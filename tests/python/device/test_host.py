@@ -28,9 +28,7 @@ FIGURES = MachineFigures(
     hit_ns=20.0,
     miss_ns=60.0,
 )
-COSTS = {
-    row: InstructionCost(start=2.0, repeat=1.0, block=0.5, block_of_4=0.5, right=1.0) for row in TABLE
-}
+COSTS = {row: InstructionCost(start=2.0, repeat=1.0, block=0.5, block_of_4=0.5, right=1.0) for row in TABLE}
 CACHES = (SystemCache(1, 32 << 10, 1), SystemCache(2, 1 << 20, 1), SystemCache(3, 8 << 20, 2))
 
 

@@ -13,14 +13,14 @@ inline constexpr uint32_t kMaxKinds = 8;
 
 /// The figures of a device that the simulator reads.
 struct Machine {
-  std::vector<uint32_t> cores;                               ///< per kind of core
-  double gm_rate = std::numeric_limits<double>::infinity();  ///< bytes per cycle, of all cores together
+  std::vector<uint32_t> cores;                                    ///< per kind of core
+  double gm_rate = std::numeric_limits<double>::infinity();       ///< bytes per cycle, of all cores together
   double gm_core_rate = std::numeric_limits<double>::infinity();  ///< of these, for one core at most
   uint64_t l2_bytes = 0;                                          ///< 0 = no cache
   double l2_rate = std::numeric_limits<double>::infinity();
   double l2_core_rate = std::numeric_limits<double>::infinity();  ///< of these, for one core at most
-  double l2_hit = 0;   ///< cycles before the first byte
-  double l2_miss = 0;  ///< more, where the cache does not hold it
+  double l2_hit = 0;                                              ///< cycles before the first byte
+  double l2_miss = 0;                                             ///< more, where the cache does not hold it
   uint64_t own_bytes = 0;  ///< of the cache that each core has of its own; 0 = none
   uint32_t dispatchers = 1;
   double generate = 0;      ///< to make a task

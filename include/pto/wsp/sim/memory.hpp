@@ -11,8 +11,8 @@
 
 namespace pto::wsp::sim {
 
-/// Transfers that share a rate equally, each up to the rate of one core. All of them advance alike, so the one
-/// with the least left is the next to end, whatever begins or ends meanwhile.
+/// Transfers that share a rate equally, each up to the rate of one core. All of them advance alike, so the
+/// one with the least left is the next to end, whatever begins or ends meanwhile.
 class SharedRate {
  public:
   void begin(double rate, double core_rate) {

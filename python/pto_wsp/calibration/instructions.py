@@ -46,7 +46,7 @@ OUTPUTS = (f32, bf16, i32, i64)
 """Element types of results."""
 
 SHORTEST_S, TRIALS = 4e-4, 25
-"""What is measured takes at least that long; the second is the number of trials, of which the shortest counts."""
+"""Least seconds of a trial, and trials of which the shortest counts."""
 
 GROUPS: Mapping[str, str] = {
     "add": "add sub mul max min adds subs maxs mins muls neg abs relu prelu lrelu addc addsc subc subsc mov "

@@ -15,9 +15,7 @@ DEVICE = get_device("ascend_910b")
 
 def native(source: str) -> Kernel:
     @kernel(cpp_src=source)
-    def copy(
-        x: In[Tensor[f32, 4, 8, 16]], y: Out[Tile[8, 16, f32]], n: Scalar[i64], other: Scalar[i64]
-    ): ...
+    def copy(x: In[Tensor[f32, 4, 8, 16]], y: Out[Tile[8, 16, f32]], n: Scalar[i64], other: Scalar[i64]): ...
 
     return copy
 
@@ -46,7 +44,9 @@ def test_the_expression_is_that_of_c_plus_plus(cost: str, expected: float) -> No
 
 
 def test_comments_texts_and_definitions_state_no_cost() -> None:
-    source = '// PTO_CYCLES(1)\n/* PTO_CYCLES(2) */ const char* a = "PTO_CYCLES(3)";\n#define M PTO_CYCLES(4)\n'
+    source = (
+        '// PTO_CYCLES(1)\n/* PTO_CYCLES(2) */ const char* a = "PTO_CYCLES(3)";\n#define M PTO_CYCLES(4)\n'
+    )
     assert native_cycles(native(source).specialise({}, {})) is None
     assert cycles(source + "PTO_CYCLES(5);") == 5
 

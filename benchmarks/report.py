@@ -20,13 +20,13 @@ whose calibrations differ by more than 5 % are dropped. Ratios to a peer or to t
 can be compared between machines; times cannot. `benchmarks/<case>/notes.md` tells what was tried."""
 
 PEAKS = {
-    "peak_gflops_1c": "{} GFLOP/s on 1 core",
-    "peak_gflops_2c": "{} on 2",
-    "peak_bf16_gflops_2c": "{} in bf16",
-    "dram_read_gbs_1c": "{} GB/s of DRAM on 1 core",
-    "dram_read_gbs_2c": "{} on 2",
+    "peak_gflops_1c": "GFLOP/s, 1 core",
+    "peak_gflops_2c": "2 cores",
+    "peak_bf16_gflops_2c": "in bf16",
+    "dram_read_gbs_1c": "DRAM GB/s, 1 core",
+    "dram_read_gbs_2c": "2 cores",
 }
-"""Calibrations that a chapter of the page states above its table, and how."""
+"""Calibrations: columns of the table of machines, and not rows of a case."""
 
 HEADER = ("row", "value", "unit", "peer", "ratio", "goal", "")
 
@@ -41,7 +41,7 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
 def performance_page() -> str:
     """Return docs/performance.md: the last full run of every case."""
     results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
-    return "\n\n".join([INTRODUCTION, _goals(results), *map(_chapter, results)]) + "\n"
+    return "\n\n".join([INTRODUCTION, _goals(results), _machines(results), *map(_chapter, results)]) + "\n"
 
 
 def _goals(results: list[dict[str, Any]]) -> str:
@@ -59,16 +59,29 @@ def _filled(text: str) -> str:
     return textwrap.fill(text, 100, subsequent_indent="  " * text.startswith("-"), break_on_hyphens=False)
 
 
+def _machines(results: list[dict[str, Any]]) -> str:
+    """Return the table of where each case was measured, and what its calibration found."""
+    lines: list[tuple[str, ...]] = [
+        ("case", "commit", "processor", "cores", "GiB", "compiler", *PEAKS.values())
+    ]
+    lines.append(("---", "---", "---", "---:", "---:", "---", *["---:"] * len(PEAKS)))
+    for result in results:
+        machine = result["machine"]
+        found = {row["name"]: row["value"] for row in result["rows"] if row["name"] in PEAKS}
+        facts = [machine[key] for key in ("cpu", "cores", "memory_gib", "compiler")]
+        rates = [number(found[name]) if name in found else "" for name in PEAKS]
+        lines.append((f"[{result['case']}](#{result['case']})", result["commit"], *map(str, facts), *rates))
+    return "## machines\n\n" + _rows(lines)
+
+
+def _rows(lines: Iterable[Iterable[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
 def _chapter(result: dict[str, Any]) -> str:
-    machine = result["machine"]
-    where = f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['compiler']}"
-    peaks = {row["name"]: row for row in result["rows"] if row["name"] in PEAKS}
-    measured = [row for row in result["rows"] if row["name"] not in peaks]
+    measured = [row for row in result["rows"] if row["name"] not in PEAKS]
     lines = [HEADER, ("---", "---:", "---", "---", "---:", "---", "---"), *map(_cells, measured)]
-    rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    rates = [text.format(number(peaks[name]["value"])) for name, text in PEAKS.items() if name in peaks]
-    made = _filled(f"Commit {result['commit']}; {where}; " + ", ".join(rates) + ".")
-    parts = [f"## {result['case']}", made, rows]
+    parts = [f"## {result['case']}", _rows(lines)]
     about = CASES / result["case"] / "rows.md"
     return "\n\n".join([*parts, about.read_text(encoding="utf-8").strip()] if about.exists() else parts)
 

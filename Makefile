@@ -48,7 +48,7 @@ examples: build/installed.dev ## run the examples on a simulated device; compare
 
 test: test-python test-cpp ## the tests, in minutes; with SLOW=1 all: more types and sizes, other vectors, C++ under sanitizers
 
-test-quick: build/installed.dev ## the tests that start no compiler and no other process, in half a minute
+test-quick: build/installed.dev ## the tests that start no compiler and no other process, for every edit
 	@QUICK=1 SLOW= $(PY) -m pytest -n $(JOBS) --dist loadfile -q -r fE
 
 test-python: build/installed.dev ## only the Python tests
@@ -78,7 +78,7 @@ check: build/installed.dev ## format, lint, types, layers, generated documents, 
 	@ruff check --quiet .
 	@clang-format --dry-run -Werror $(CPP_FILES)
 	@pyright
-	@$(PY) -m pytest -q tests/python/test_layers.py
+	@$(PY) -m pytest -q tests/python/test_layers.py tests/python/test_matches.py
 	@$(PY) -m docs.build --check
 	@$(PY) -m docs.style
 	@echo 'check: passed'

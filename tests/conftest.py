@@ -7,12 +7,15 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from tests.golden import golden as golden
-from tests.slow import RUNS_QUICK, RUNS_SLOW
+from tests.slow import RUNS_QUICK, RUNS_SLOW, not_quick
+
+NOT_QUICK = not_quick() if RUNS_QUICK else frozenset[str]()
 
 # Before anything loads numpy: its threads would compete with the tests that run side by side.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -62,8 +65,15 @@ def no_processes() -> Iterator[None]:
         yield
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files out of the quick tier before they are imported."""
+    path = os.path.relpath(collection_path, config.rootpath).replace(os.sep, "/")
+    return True if path in NOT_QUICK else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked as slow, unless it is asked for."""
-    left_out = [] if RUNS_SLOW else [item for item in items if item.get_closest_marker("slow")]
-    config.hook.pytest_deselected(items=left_out)
+    """Leave out what is marked as slow, unless it is asked for, and single tests of the quick tier."""
+    left_out = {item for item in items if item.nodeid.split("[")[0] in NOT_QUICK}
+    left_out |= set() if RUNS_SLOW else {item for item in items if item.get_closest_marker("slow")}
+    config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from itertools import islice
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -14,6 +15,16 @@ RUNS_QUICK = bool(os.environ.get("QUICK"))
 
 RUNS_SLOW = bool(os.environ.get("SLOW"))
 """Whether tests that are marked as slow run."""
+
+
+NOT_QUICK = Path(__file__).with_name("not_quick.txt")
+"""Lists test files, and single tests, that the quick tier leaves out."""
+
+
+def not_quick() -> frozenset[str]:
+    """Return what the quick tier leaves out, as paths below the project and as `path::test`."""
+    lines = NOT_QUICK.read_text(encoding="utf-8").splitlines()
+    return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
 def mostly_slow(values: Iterable[T], quick: int = 1) -> list[T]:

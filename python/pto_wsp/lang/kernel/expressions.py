@@ -200,7 +200,7 @@ class ExpressionReader:
         if x is not None and y is not None:
             if name not in ir.BINARY_OPS:
                 self.refuse(node, f"`{sign}` of run-time scalars", "")
-            return ScalarValue(arithmetic.combine(name, x, y, loc))
+            return ScalarValue(arithmetic.combine(name, x, y, loc), _capacity(name, a, b))
         site = Site(loc, sign, hint)
         if name == "matmul":
             return self.ops.matmul(a, b, None, site)
@@ -478,3 +478,12 @@ class ExpressionReader:
         self.refuse(
             node, f"a call of `{name}`", advice or "call functions of `pto`, or of `math` with constants"
         )
+
+
+def _capacity(name: str, a: Value, b: Value) -> int | None:
+    """Return the bound of a sum or product of extents and constants, or None."""
+    bounds = [value.capacity if isinstance(value, ScalarValue) else constant_of(value) for value in (a, b)]
+    x, y = (bound if isinstance(bound, int) and bound >= 0 else None for bound in bounds)
+    if x is None or y is None:
+        return None
+    return {"add": x + y, "mul": x * y}.get(name)

@@ -278,8 +278,9 @@ class _Call:
             case _:
                 expr, capacity = self.ops.scalar(value, self.site.loc), getattr(value, "capacity", None)
                 if expr is None or capacity is None:
-                    expected = "a positive constant, or an extent such as `x.rows` of known capacity"
-                    raise self.bad(expected, ast.unparse(node), node)
+                    found = ast.unparse(node)
+                    expected = "positive constants, and extents of static shapes such as `x.rows * 8`"
+                    raise self.bad(expected, found, node)
                 return capacity, expr
 
     # --- functions other than plain instructions ---

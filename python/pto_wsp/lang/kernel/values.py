@@ -33,7 +33,11 @@ class Constant:
 
 @record
 class ScalarValue:
-    """A scalar known at run time. `capacity` bounds one that is the extent of something of static shape."""
+    """A scalar known at run time.
+
+    Attributes:
+        capacity: bounds the extent of something of static shape, and sums and products of such extents.
+    """
 
     expr: Expr
     capacity: int | None = None

@@ -300,7 +300,7 @@ class View(Tensor):
         if isinstance(item, slice):
             return self._slice(item, dim, loc, size)
         if isinstance(item, RowSet):
-            raise self._refused("a row set as the first index of a whole tensor", "one after others", loc)
+            raise self._refused_rows(loc)
         at = expression(item)
         if at is None and isinstance(item, Tensor):
             raise self._refused_table(item, loc)
@@ -328,6 +328,13 @@ class View(Tensor):
         if isinstance(self.base, Tensor) and dim < len(self.base.dims):
             return dim_expr(self.base.dims[dim])
         raise self._refused("a slice with an end", "none", loc)
+
+    def _refused_rows(self, loc: Location | None) -> BadIndex:
+        """Return the error for a row set that is not the first index, or an index of a part of a tensor."""
+        hint = f"declare the dimension that the rows select from first: `{self.label}[rows, i]`"
+        expected = "a row set as the first index of a whole tensor"
+        found = "one after other indices"
+        return BadIndex(tensor=self.label, expected=expected, found=found, loc=loc, hint=hint)
 
     def _refused_table(self, table: Tensor, loc: Location | None) -> BadIndex:
         """Return the error for an index that is a tensor, or a part of one: a table of rows."""

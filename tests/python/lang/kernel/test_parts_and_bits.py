@@ -46,6 +46,8 @@ CASES: dict[str, tuple[str, Any]] = {
     "pto.maximum(x, col) / row": ("4, 6, f32", np.maximum(X, COL) / ROW),
     "pto.reshape(x, (8, 3))": ("8, 3, f32", X.reshape(8, 3)),
     "pto.reshape(x, (x.cols, x.rows))": ("6, 4, f32", X.reshape(6, 4)),
+    "pto.reshape(x, (x.rows * 2, 3))": ("8, 3, f32", X.reshape(8, 3)),
+    "pto.reshape(x, (4 + x.rows, 3))": ("8, 3, f32", X.reshape(8, 3)),
     "pto.extract(x, (2, 3), 1, n)": ("2, 3, f32", X[1:3, 2:5]),
     "pto.extract(x, (1, 6), row=3)": ("1, 6, f32", X[3:4]),
     "pto.insert(x, pto.full((2, 2), 9.0), n, 4)": (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
+from pto_wsp.analysis.stored_parts import missing_element
 from pto_wsp.builder import operands
 from pto_wsp.builder.callees import Recorded, called, in_order, wrong_kind
 from pto_wsp.builder.memrefs import MemrefAccess, MemrefUse, box, require_integers, settled
@@ -126,8 +127,12 @@ class _InCore:
         check_written(kernel)
         callees = {f.name: f for f in self.functions.values() if isinstance(f, k.KernelFunction)}
         stored = stored_outputs(kernel, callees)
+
+        def is_whole(param: k.Param) -> bool:
+            return param.name in stored and missing_element(kernel, param) is None
+
         params = tuple(
-            replace(p, role=k.INOUT) if p.role == k.OUT and p.name not in stored else p for p in kernel.params
+            replace(p, role=k.INOUT) if p.role == k.OUT and not is_whole(p) else p for p in kernel.params
         )
         return replace(kernel, params=params)
 

@@ -146,6 +146,15 @@ class OutNotStored(FrontendError):
     hint = "store it with `pto.store({param}, ...)` on every path, or declare it InOut"
 
 
+class OutPartlyStored(FrontendError):
+    """An Out parameter with elements that no statement of the kernel stores."""
+
+    code = "out-partly-stored"
+    template = "kernel `{kernel}` never stores `{param}[{index}]`, an element of its output"
+    label = "declared as an output here"
+    hint = "store every element of `{param}`, or declare it InOut to keep the rest"
+
+
 class OutRead(FrontendError):
     """An Out parameter that is read before every path has stored it."""
 

@@ -48,7 +48,8 @@ def parse(text: str, filename: str = "<text>") -> Module:
     Raises:
         TextError: text that cannot be read, at its line and column.
         InvalidIR: a function that breaks a rule, at its line.
-        OutNotStored, OutRead: a kernel's output that some path does not store, or that is read before.
+        OutNotStored, OutRead, OutPartlyStored: a kernel's output that some path does not store, that is read
+            before, or with a part that is never stored.
     """
     with collection_paused():
         module = verify(_ModuleReader(Source(text, filename)).module())

@@ -1,11 +1,12 @@
-"""Checks that a kernel stores its outputs on every path, and reads none before."""
+"""Checks that a kernel stores its outputs on every path and as a whole, and reads none before."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pto_wsp.errors import OutNotStored, OutRead
+from pto_wsp.analysis.stored_parts import missing_element
+from pto_wsp.errors import OutNotStored, OutPartlyStored, OutRead
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full
 from pto_wsp.ir.paths import surely_runs
@@ -16,7 +17,7 @@ from pto_wsp.support.record import record
 def check_outputs(
     kernel: k.KernelFunction, callees: Mapping[str, k.KernelFunction] = MappingProxyType({})
 ) -> None:
-    """Raise at the first output that some path does not store, or that is read before.
+    """Raise at the first output that is not stored on every path and as a whole, or that is read before.
 
     A loop that may run zero times counts for what it stores piece by piece (then there are no pieces), not
     for an output that it stores as a whole. A branch that the number of the call within its task decides
@@ -27,12 +28,18 @@ def check_outputs(
         callees: the kernels that it calls.
 
     Raises:
-        OutNotStored, OutRead: see above.
+        OutNotStored, OutRead, OutPartlyStored: see above.
     """
     stored = stored_outputs(kernel, callees)
     for param in kernel.params:
-        if param.role == k.OUT and param.name not in stored:
+        if param.role != k.OUT:
+            continue
+        if param.name not in stored:
             raise OutNotStored(kernel=kernel.name, param=param.name, loc=param.loc)
+        place = missing_element(kernel, param)
+        if place is not None:
+            index = ", ".join(map(str, place))
+            raise OutPartlyStored(kernel=kernel.name, param=param.name, index=index, loc=param.loc)
 
 
 def stored_outputs(

@@ -31,10 +31,11 @@ from pto_wsp import (
 from pto_wsp.errors import BadCache, PtoError
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime import engine, kept_programs, prepared
-from pto_wsp.runtime.cache import VARIABLE, ArtifactCache
+from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.prepared import Prepared
+from pto_wsp.support.cache_directory import VARIABLE
 from pto_wsp.targets.cpu.features import VARIABLE as FEATURES
 from pto_wsp.targets.cpu.features import resolve_features
 from pto_wsp.targets.cpu.target import CpuTarget

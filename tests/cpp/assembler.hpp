@@ -51,8 +51,11 @@ class Assembler {
   static Expr mul(const Expr& a, const Expr& b) { return apply(Op::EXPR_MUL, {a, b}); }
 
   uint16_t tensor(DType dtype, const std::vector<int64_t>& dims, bool written = true, bool distinct = false) {
-    TensorDescriptor descriptor{dtype, uint8_t(dims.size()), uint8_t(written), uint8_t(distinct), {}, 0, {},
-                                {}};
+    TensorDescriptor descriptor{};
+    descriptor.dtype = dtype;
+    descriptor.rank = uint8_t(dims.size());
+    descriptor.written = uint8_t(written);
+    descriptor.distinct = uint8_t(distinct);
     std::copy(dims.begin(), dims.end(), descriptor.dims);
     tensors_.push_back(descriptor);
     return uint16_t(tensors_.size() - 1);

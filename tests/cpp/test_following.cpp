@@ -181,7 +181,7 @@ TEST(a_failure_ends_the_runs_that_follow_and_no_others) {
       CHECK_CODE("kernel-failed", runs[0]->wait());
       for (size_t i = 1; i < runs.size(); ++i) CHECK_CODE("run-cancelled", runs[i]->wait());
       CHECK(program.submit_after({runs[0].get()}, {arrays::ref(data)}, {}, options) == nullptr);
-      CHECK(data[63] <= 4);
+      CHECK_EQ(data[40], 1);  // no task that waits for the failed one has run
     }
     fails_at = -1;
     const auto other = program.submit_after({}, {arrays::ref(apart)}, {}, options);

@@ -23,7 +23,7 @@ ATTRIBUTES = (
     *("name", "max_range", "min_range", "tile_levels", "label", "after", "workspace", "cost", "bounds"),
     *("unit", "block_dim", "body", "n", "offsets", "depth", "latency", "scalars", "ends_loop"),
 )
-NETWORKS = ("PROCESS", "ENDPROCESS", "SEND", "ENDSEND", "RECEIVE", "ENDRECEIVE")
+NETWORKS = ("PROCESS", "ENDPROCESS", "SEND", "ENDSEND", "RECEIVE", "ENDRECEIVE", "WAIT")
 CALLS = (*BINARY_CALLS, "select", "stage", "dim", "rows", "at", "merged", "and", "or", *UNARY_CALLS)
 TYPES = (*DTYPES, "u1", "idx", "index", "memref", "ragged", "sparse", "gm", "l1", "l2")
 

@@ -371,8 +371,9 @@ class PythonExecutable {
 
   RunResult run(nb::tuple arrays, nb::tuple scalars, uint32_t workers, int trace, uint64_t jitter,
                 bool tracks, bool check, sched::RunOptions options, nb::object progress,
-                int64_t time_limit_ns) {
+                int64_t time_limit_ns, std::shared_ptr<sched::Calendar> calendar) {
     complete(options, workers, trace, jitter, tracks, check, time_limit_ns);
+    options.calendar = std::move(calendar);
     Listener listener(std::move(progress));
     listener.listen(options);
     const python::BoundArrays bound(arrays);
@@ -390,8 +391,10 @@ class PythonExecutable {
   std::unique_ptr<PythonRun> submit(nb::tuple arrays, nb::tuple scalars, uint32_t workers, int trace,
                                     uint64_t jitter, bool tracks, bool check, sched::RunOptions options,
                                     nb::object progress, int64_t time_limit_ns,
-                                    const std::optional<std::vector<const PythonRun*>>& earlier) {
+                                    const std::optional<std::vector<const PythonRun*>>& earlier,
+                                    std::shared_ptr<sched::Calendar> calendar) {
     complete(options, workers, trace, jitter, tracks, check, time_limit_ns);
+    options.calendar = std::move(calendar);
     std::vector<const SubmittedRun*> runs;
     for (const PythonRun* run : earlier.value_or(std::vector<const PythonRun*>()))
       runs.push_back(run->submitted());
@@ -405,8 +408,10 @@ class PythonExecutable {
   sim::SimResult simulate(nb::tuple arrays, nb::tuple scalars, sched::RunOptions options,
                           const sim::Machine& machine, nb::object find,
                           std::vector<std::vector<bool>> matters, std::vector<int64_t> flushed,
-                          bool records_times, std::vector<double> latencies) {
+                          bool records_times, std::vector<double> latencies,
+                          std::shared_ptr<sched::Calendar> calendar) {
     options.is_interrupted = &is_signalled;
+    options.calendar = std::move(calendar);
     const python::BoundArrays bound(arrays);
     const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
     python::PythonCosts costs(std::move(find), std::move(matters), *library_);
@@ -421,7 +426,42 @@ class PythonExecutable {
     }
   }
 
+  /// The calendar, and where its tasks come from.
+  nb::tuple make_calendar(nb::tuple arrays, nb::tuple scalars, uint32_t workers, sched::RunOptions options) {
+    options.workers = workers;
+    options.is_interrupted = &is_signalled;
+    const python::BoundArrays bound(arrays);
+    const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
+    const ActiveCalls::Call call;
+    std::optional<MadeCalendar> made;
+    {
+      const nb::gil_scoped_release released;
+      made = executable_.make_calendar(bound.refs(), symbols, options);
+    }
+    return to_python(std::move(*made));
+  }
+
+  nb::tuple make_simulated_calendar(nb::tuple arrays, nb::tuple scalars, sched::RunOptions options,
+                                    const sim::Machine& machine, nb::object find,
+                                    std::vector<std::vector<bool>> matters) {
+    options.is_interrupted = &is_signalled;
+    const python::BoundArrays bound(arrays);
+    const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
+    python::PythonCosts costs(std::move(find), std::move(matters), *library_);
+    const ActiveCalls::Call call;
+    std::optional<MadeCalendar> made;
+    {
+      const nb::gil_scoped_release released;
+      made = executable_.make_calendar(bound.refs(), symbols, options, {machine, costs, {}, false, {}});
+    }
+    return to_python(std::move(*made));
+  }
+
  private:
+  static nb::tuple to_python(MadeCalendar made) {
+    return nb::make_tuple(std::make_shared<sched::Calendar>(std::move(made.calendar)), made.record);
+  }
+
   static void complete(sched::RunOptions& options, uint32_t workers, int trace, uint64_t jitter, bool tracks,
                        bool check, int64_t time_limit_ns) {
     options.workers = workers;
@@ -526,14 +566,19 @@ void bind_engine(nb::module_& module) {
       .def("run", &PythonExecutable::run, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
            nb::arg("trace") = 0, nb::arg("jitter") = 0, nb::arg("tracks") = false, nb::arg("check") = false,
            nb::arg("options") = sched::RunOptions{}, nb::arg("progress") = nb::none(),
-           nb::arg("time_limit_ns") = 0)
+           nb::arg("time_limit_ns") = 0, nb::arg("calendar").none() = nb::none())
       .def("submit", &PythonExecutable::submit, nb::arg("arrays"), nb::arg("scalars"), nb::arg("workers") = 0,
            nb::arg("trace") = 0, nb::arg("jitter") = 0, nb::arg("tracks") = false, nb::arg("check") = false,
            nb::arg("options") = sched::RunOptions{}, nb::arg("progress") = nb::none(),
-           nb::arg("time_limit_ns") = 0, nb::arg("earlier").none() = nb::none())
+           nb::arg("time_limit_ns") = 0, nb::arg("earlier").none() = nb::none(),
+           nb::arg("calendar").none() = nb::none())
       .def("simulate", &PythonExecutable::simulate, nb::arg("arrays"), nb::arg("scalars"), nb::arg("options"),
            nb::arg("machine"), nb::arg("find"), nb::arg("matters"), nb::arg("flushed"),
-           nb::arg("records_times"), nb::arg("latencies"))
+           nb::arg("records_times"), nb::arg("latencies"), nb::arg("calendar").none() = nb::none())
+      .def("make_calendar", &PythonExecutable::make_calendar, nb::arg("arrays"), nb::arg("scalars"),
+           nb::arg("workers"), nb::arg("options"))
+      .def("make_simulated_calendar", &PythonExecutable::make_simulated_calendar, nb::arg("arrays"),
+           nb::arg("scalars"), nb::arg("options"), nb::arg("machine"), nb::arg("find"), nb::arg("matters"))
       .def("cancel", &PythonExecutable::cancel);
   nb::class_<PythonRun>(module, "Run")
       .def("wait", &PythonRun::wait)

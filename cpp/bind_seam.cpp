@@ -191,6 +191,7 @@ void bind_options(nb::module_& module) {
       .def_rw("pool_size", &RunOptions::pool_size)
       .def_rw("pools_are_soft", &RunOptions::pools_are_soft)
       .def_rw("balances", &RunOptions::balances)
+      .def_rw("makes_calendar", &RunOptions::makes_calendar)
       .def_rw("ready", &RunOptions::ready)
       .def_rw("start", &RunOptions::start)
       .def_rw("threshold", &RunOptions::threshold);

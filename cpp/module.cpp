@@ -6,6 +6,7 @@
 namespace nb = nanobind;
 
 void bind_balanced_planner(nb::module_& module);
+void bind_calendar(nb::module_& module);
 void bind_engine(nb::module_& module);
 void bind_planner(nb::module_& module);
 void bind_seam(nb::module_& module);
@@ -17,6 +18,7 @@ NB_MODULE(_native, module) {
   nb::set_leak_warnings(false);
   bind_seam(module);
   bind_sim(module);
+  bind_calendar(module);
   bind_engine(module);
   bind_planner(module);
   bind_balanced_planner(module);

@@ -7,6 +7,7 @@ from pto_wsp.lang.annotations import Constexpr, In, InOut, Out
 from pto_wsp.lang.kernel import pto, ptoisa
 from pto_wsp.lang.kernel.kernel import kernel, lookup_kernel, ptoisa_kernel, registered_kernels
 from pto_wsp.lang.operands import Scalar, Tile
+from pto_wsp.lang.schedule.directives.calendar import CalendarPolicy
 from pto_wsp.lang.schedule.directives.deps import Deps
 from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
 from pto_wsp.lang.schedule.directives.pools import Pools, stage
@@ -41,6 +42,7 @@ from pto_wsp.lang.workload.symbols import symbol_f32, symbol_i64, symbol_u64
 from pto_wsp.lang.workload.tensor import Tensor
 from pto_wsp.lang.workload.tiers import tier
 from pto_wsp.lang.workload.workload import combine, sequential, workload
+from pto_wsp.runtime.calendar import Calendar
 from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.contracts import graph
 from pto_wsp.runtime.memory import empty
@@ -55,6 +57,8 @@ from pto_wsp.types import DYN, Dense, DenseDyn, MemLayout, b1, bf16, f16, f32, i
 __all__ = [
     "ALL",
     "DYN",
+    "Calendar",
+    "CalendarPolicy",
     "Channel",
     "CompareMode",
     "Constexpr",

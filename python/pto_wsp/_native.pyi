@@ -162,6 +162,35 @@ class RunResult:
     def record(self) -> RunRecord | None:
         """None unless the run was traced."""
 
+class Calendar:
+    """Which core runs which task when, for the arguments of one call.
+
+    Attributes:
+        kinds: per kind of core, how many.
+        symbols: sizes and scalars that it was made for.
+        elements: per tensor, a hash of its elements that decide, or 0.
+        groups: per tensor, its memory.
+        rows: task, core, second core or -1, start and end, in the order of starts.
+        waits: per row, pairs of a core and how many of its first tasks must be complete.
+    """
+
+    kinds: list[int]
+    symbols: list[int]
+    elements: list[int]
+    groups: list[int]
+    rows: list[tuple[int, int, int, int, int]]
+    waits: list[list[tuple[int, int]]]
+
+    def __init__(
+        self,
+        kinds: list[int],
+        symbols: list[int],
+        elements: list[int],
+        groups: list[int],
+        rows: list[tuple[int, int, int, int, int]],
+        waits: list[list[tuple[int, int]]],
+    ) -> None: ...
+
 class SimMachine:
     """The figures of a device that the simulator reads. Times are in cycles, amounts in bytes.
 
@@ -399,6 +428,7 @@ class RunOptions:
         balances: whether the longest of the ready tasks starts first.
         merges: of a network, per tensor, the senders of the tokens of a channel that is merged by time.
         records_merges: whether the result of a network has them.
+        makes_calendar: whether tasks run by a calendar that is made for the arguments.
     """
 
     merges: list[list[int]]
@@ -428,6 +458,7 @@ class RunOptions:
     pool_size: int
     pools_are_soft: bool
     balances: bool
+    makes_calendar: bool
 
 class Executable:
     """A validated program.
@@ -460,6 +491,7 @@ class Executable:
         options: RunOptions = ...,
         progress: Callable[[int], object] | None = None,
         time_limit_ns: int = 0,
+        calendar: Calendar | None = None,
     ) -> RunResult:
         """Bind, check and run; the GIL is released meanwhile.
 
@@ -475,6 +507,7 @@ class Executable:
             progress: called now and then, and at the end, with the number of tasks that are complete. An
                 exception in it stops the run and is raised.
             time_limit_ns: if not 0, the run ends so long after it began.
+            calendar: where and in which order tasks run, or None.
 
         Raises:
             EngineError: a mistake in the arguments or regions, before anything has run; one that depends on
@@ -496,6 +529,7 @@ class Executable:
         progress: Callable[[int], object] | None = None,
         time_limit_ns: int = 0,
         earlier: Sequence[Run] | None = None,
+        calendar: Calendar | None = None,
     ) -> Run | None:
         """Bind, check and begin a run; the parameters are those of `run`. `progress` is called by any thread.
 
@@ -509,6 +543,30 @@ class Executable:
             EngineError: as `run` raises before anything has run; `arrays-in-flight`.
         """
 
+    def make_calendar(
+        self,
+        arrays: tuple[object, ...],
+        scalars: tuple[object, ...],
+        workers: int,
+        options: RunOptions,
+    ) -> tuple[Calendar, RunRecord]:
+        """Return a calendar for that many workers, 0 meaning one per core, and where its tasks come from.
+
+        Raises:
+            EngineError: as `run` raises before anything has run; `calendar-undecided`, `calendar-too-large`.
+        """
+
+    def make_simulated_calendar(
+        self,
+        arrays: tuple[object, ...],
+        scalars: tuple[object, ...],
+        options: RunOptions,
+        machine: SimMachine,
+        find: Callable[[int, list[tuple[int, ...]], list[int]], SimCost],
+        matters: list[list[bool]],
+    ) -> tuple[Calendar, RunRecord]:
+        """Return a calendar for the cores of a machine; the parameters are those of `simulate`."""
+
     def simulate(
         self,
         arrays: tuple[object, ...],
@@ -520,6 +578,7 @@ class Executable:
         flushed: list[int],
         records_times: bool,
         latencies: list[float],
+        calendar: Calendar | None = None,
     ) -> SimResult:
         """Return how long a run takes on a machine; no kernel is called.
 
@@ -533,6 +592,7 @@ class Executable:
             flushed: what flush points read.
             records_times: write down each task, however many there are.
             latencies: per tensor of a network, cycles from a send to its receipt.
+            calendar: where and in which order tasks run, or None.
         """
 
     def cancel(self) -> None:

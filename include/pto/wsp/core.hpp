@@ -21,9 +21,16 @@
 #include "pto/wsp/run_result.hpp"
 #include "pto/wsp/sched/lookout.hpp"
 #include "pto/wsp/sched/sharing.hpp"
+#include "pto/wsp/sim/calendar.hpp"
 #include "pto/wsp/sim/simulate.hpp"
 
 namespace pto::wsp {
+
+/// A calendar, and where its tasks come from.
+struct MadeCalendar {
+  sched::Calendar calendar;
+  std::shared_ptr<trace::RunRecord> record;
+};
 
 namespace detail {
 
@@ -78,10 +85,35 @@ class Core {
                                            [](const bytecode::SetForm& set) { return set.is_flush; });
       if (!launch.is_checked_late) check_statements(launch, {}, flight);
     }
+    std::shared_ptr<const sched::LoadedCalendar> calendar;
+    if (options.has_calendar()) calendar = take_calendar(arguments, options);
     launch.crew = take_crew();
     launch.start_ns = trace::now_ns();
     launch.start_ticks = trace::ticks();
-    launch.crew->begin(prepared_, std::move(arguments.bases), options, take_graph(options));
+    launch.crew->begin(prepared_, std::move(arguments.bases), options, take_graph(options), false,
+                       std::move(calendar));
+  }
+
+  /// A calendar for workers, with what it rests on.
+  MadeCalendar make_calendar(const std::vector<bind::ArrayRef>& arrays,
+                             const std::vector<std::optional<int64_t>>& symbols,
+                             const sched::RunOptions& options, const Flight& flight) {
+    const bind::Arguments arguments = bind(arrays, symbols, flight, options.is_interrupted);
+    const Turn turn(*this, flight, options.is_interrupted);
+    prepare_for_calendar(arguments, options, flight);
+    return based(sim::make_calendar(prepared_, *code_->library, arguments.bases, options), arguments);
+  }
+
+  /// A calendar for the cores of a simulated machine.
+  MadeCalendar make_calendar(const std::vector<bind::ArrayRef>& arrays,
+                             const std::vector<std::optional<int64_t>>& symbols,
+                             const sched::RunOptions& options, const sim::Simulation& simulation,
+                             const Flight& flight) {
+    const bind::Arguments arguments = bind(arrays, symbols, flight, options.is_interrupted);
+    const Turn turn(*this, flight, options.is_interrupted);
+    prepare_for_calendar(arguments, options, flight);
+    return based(sim::make_calendar(prepared_, *code_->library, arguments.bases, options, simulation),
+                 arguments);
   }
 
   /// The run on a simulated machine. No kernel is called, and no array is written.
@@ -95,6 +127,7 @@ class Core {
       const Turn turn(*this, flight, options.is_interrupted);
       prepare(arguments, options, flight);
       prepared = prepared_;
+      if (options.has_calendar()) place_simulated(arguments, options, simulation);
     }
     return sim::simulate(std::move(prepared), *code_->library, std::move(arguments.bases), options,
                          simulation);
@@ -114,6 +147,8 @@ class Core {
     result.dispatchers = crew.num_dispatchers();
     result.is_symbolic = crew.symbolic_run() != nullptr;
     if (result.is_symbolic) result.waits = crew.symbolic_run()->num_waits();
+    result.has_calendar = crew.calendar_run() != nullptr;
+    if (result.has_calendar) result.waits = crew.calendar_run()->num_waits();
     for (uint32_t i = 0; i < crew.num_dispatchers(); ++i) result.walks.push_back(crew.dispatcher(i).stats());
     result.is_benchmark = options.window_mode == sched::WindowMode::kBenchmark;
     result.run_ns = crew.end_ns() - launch.start_ns;
@@ -176,7 +211,7 @@ class Core {
     const Shape shape{
         options.workers,
         !options.is_in_order() && !options.is_network,
-        options.cuts_units() || options.is_simulated,
+        options.cuts_units() || options.is_simulated || options.has_calendar(),
         options.streams != sched::Streams::kOff,
         options.window_mode == sched::WindowMode::kBenchmark,
         options.deps,
@@ -206,11 +241,103 @@ class Core {
     deciding_ = arguments.deciding;
   }
 
+  // Calendars
+
+  void prepare_for_calendar(const bind::Arguments& arguments, const sched::RunOptions& options,
+                            const Flight& flight) {
+    if (code_->program.is_network())
+      throw EngineError("order-of-network", "an option needs one program order of all tasks");
+    prepare(arguments, options, flight);
+  }
+
+  sched::CalendarBasis basis_of(const bind::Arguments& arguments) const {
+    sched::CalendarBasis basis;
+    basis.symbols = arguments.symbols;
+    for (size_t i = 0; i < arguments.layouts.size(); ++i) {
+      basis.groups.push_back(arguments.layouts[i].group);
+      basis.elements.push_back(arguments.deciding != nullptr ? arguments.deciding->hash(i) : 0);
+    }
+    return basis;
+  }
+
+  MadeCalendar based(sched::Calendar calendar, const bind::Arguments& arguments) const {
+    calendar.basis = basis_of(arguments);
+    std::shared_ptr<const bytecode::Plan> plan(prepared_, &prepared_->plan);
+    const uint64_t num_tasks = calendar.rows.size();
+    return {std::move(calendar),
+            std::make_shared<trace::RunRecord>(std::move(plan), std::vector<int64_t>(), num_tasks, 0)};
+  }
+
+  /// Throws `calendar-changed` with a symbol or a tensor that differs from what a calendar was made for.
+  void require_same_basis(const sched::CalendarBasis& made, const bind::Arguments& arguments) const {
+    const sched::CalendarBasis given = basis_of(arguments);
+    if (made.symbols.size() != given.symbols.size() || made.groups.size() != given.groups.size() ||
+        made.elements.size() != given.elements.size())
+      throw EngineError("bad-calendar", "it belongs to another program").with_int("row", -1);
+    const auto fail = [](const char* what, size_t index, int64_t expected, int64_t found) {
+      throw EngineError("calendar-changed", "a calendar was made for other arguments")
+          .with_int(what, int64_t(index))
+          .with_int("expected", expected)
+          .with_int("found", found);
+    };
+    for (size_t i = 0; i < given.symbols.size(); ++i) {
+      if (made.symbols[i] != given.symbols[i]) fail("symbol", i, made.symbols[i], given.symbols[i]);
+    }
+    for (size_t i = 0; i < given.groups.size(); ++i) {
+      if (made.elements[i] != given.elements[i]) fail("elements", i, 0, 0);
+      if (made.groups[i] != given.groups[i]) fail("memory", i, made.groups[i], given.groups[i]);
+    }
+  }
+
+  /// The calendar of a run, loaded: the given one, or one that is made. It is kept for the next run of an
+  /// equal plan. A made one is replaced when the costs of all its tasks are measured.
+  std::shared_ptr<const sched::LoadedCalendar> take_calendar(const bind::Arguments& arguments,
+                                                             const sched::RunOptions& options) {
+    const bool has_costs = options.calendar != nullptr || has_measured_all();
+    if (calendar_ != nullptr && calendar_of_ == prepared_->plan.number &&
+        calendar_made_ == options.calendar && calendar_has_costs_ == has_costs)
+      return calendar_;
+    std::shared_ptr<const sched::Calendar> calendar = options.calendar;
+    if (calendar == nullptr) {
+      calendar = std::make_shared<sched::Calendar>(
+          sim::make_calendar(prepared_, *code_->library, arguments.bases, options));
+    } else {
+      require_same_basis(calendar->basis, arguments);
+    }
+    calendar_ = sim::load_calendar(*calendar, prepared_, *code_->library, arguments.bases, options);
+    calendar_of_ = prepared_->plan.number;
+    calendar_made_ = options.calendar;
+    calendar_has_costs_ = has_costs;
+    return calendar_;
+  }
+
+  bool has_measured_all() const {
+    for (size_t site = 0; site < prepared_->plan.sites.size(); ++site) {
+      if ((*costs_)[site] == 0) return false;
+    }
+    return true;
+  }
+
+  /// Checks or makes the calendar of a simulation.
+  void place_simulated(const bind::Arguments& arguments, sched::RunOptions& options,
+                       const sim::Simulation& simulation) {
+    if (options.calendar == nullptr) {
+      options.calendar = std::make_shared<sched::Calendar>(
+          sim::make_calendar(prepared_, *code_->library, arguments.bases, options, simulation));
+      return;
+    }
+    require_same_basis(options.calendar->basis, arguments);
+    if (options.calendar->kinds != simulation.machine.cores)
+      throw EngineError("bad-calendar", "it is for another number of cores").with_int("row", -1);
+    sim::load_calendar(*options.calendar, prepared_, *code_->library, arguments.bases, options);
+  }
+
   /// Tasks of a network have no common program order, which these options need.
   static void check_network_options(const sched::RunOptions& options) {
     const bool needs_order = options.verifies || options.tracks || options.checks_iterations ||
-                             options.checks_edges || options.keeps_graph() || options.is_scheduled() ||
-                             options.cuts_units() || options.streams != sched::Streams::kOff;
+                             options.checks_edges || options.keeps_graph() || options.has_calendar() ||
+                             options.is_scheduled() || options.cuts_units() ||
+                             options.streams != sched::Streams::kOff;
     if (needs_order) throw EngineError("order-of-network", "an option needs one program order of all tasks");
   }
 
@@ -425,6 +552,10 @@ class Core {
   uint64_t graph_of_ = 0;              ///< number of its plan
   sched::PolicyOptions graph_policy_;  ///< policies of its build
   uint64_t edges_suffice_for_ = 0;     ///< number of a plan
+  std::shared_ptr<const sched::LoadedCalendar> calendar_;
+  uint64_t calendar_of_ = 0;                              ///< number of its plan
+  std::shared_ptr<const sched::Calendar> calendar_made_;  ///< it was given as this; null = it was made
+  bool calendar_has_costs_ = false;                       ///< of all tasks
 };
 
 }  // namespace detail

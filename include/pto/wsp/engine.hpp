@@ -77,6 +77,8 @@ class SubmittedRun {
       const bool is_done = run->is_done();
       if (run->completions_->has_failed()) return false;
       if (is_done) continue;
+      // A table of waits has none for other runs.
+      if (launch_.options.has_calendar()) return false;
       if (launch_.options.keeps_graph() || !imports_->add(run->as_earlier())) return false;
       ordered_.push_back(&run->flight_);
     }
@@ -211,6 +213,28 @@ class Executable {
     options.num_pools = sched::pools_of(options, *std::min_element(cores.begin(), cores.end()));
     const Flight flight(core_->identity(), true, arrays, program().tensors);
     return core_->simulate(arrays, symbols, options, simulation, flight);
+  }
+
+  /// A calendar for `options.workers` workers. Throws what `submit` throws, but what concerns other runs,
+  /// `calendar-undecided` and `calendar-too-large`.
+  MadeCalendar make_calendar(const std::vector<bind::ArrayRef>& arrays,
+                             const std::vector<std::optional<int64_t>>& symbols, sched::RunOptions options) {
+    options.makes_calendar = true;
+    options = checked(options);
+    const Flight flight(core_->identity(), true, arrays, program().tensors);
+    return core_->make_calendar(arrays, symbols, options, flight);
+  }
+
+  /// A calendar for the cores of a simulated machine.
+  MadeCalendar make_calendar(const std::vector<bind::ArrayRef>& arrays,
+                             const std::vector<std::optional<int64_t>>& symbols, sched::RunOptions options,
+                             const sim::Simulation& simulation) {
+    options.makes_calendar = true;
+    options.is_simulated = true;
+    options.workers = 1;
+    options = checked(options);
+    const Flight flight(core_->identity(), true, arrays, program().tensors);
+    return core_->make_calendar(arrays, symbols, options, simulation, flight);
   }
 
   /// Stops all runs of this program that are under way; they then throw `run-cancelled`. Any thread may call

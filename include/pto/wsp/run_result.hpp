@@ -24,6 +24,7 @@ struct RunResult {
   uint32_t dispatchers = 0;
   std::vector<sched::WalkStats> walks;  ///< per dispatcher
   bool is_benchmark = false;            ///< no kernel was called
+  bool has_calendar = false;            ///< tasks ran by a calendar
   bool is_symbolic = false;             ///< symbolic waits ordered the tasks, not hazard maps
   uint64_t slices = 0;                  ///< slices that were scheduled
   uint64_t waits = 0;                   ///< times a worker put a slice aside because a task had to wait
@@ -65,6 +66,7 @@ void for_counters(const RunResult& result, Add add) {
   add_walks("dispatcher_remote_waits", &sched::WalkStats::remote_waits);
   add("is_benchmark", int(result.is_benchmark));
   add("is_symbolic", int(result.is_symbolic));
+  add("has_calendar", int(result.has_calendar));
   add("slices", result.slices);
   add("waits", result.waits);
   add("max_queued", result.max_queued);

@@ -19,6 +19,12 @@ from pto_wsp.errors.base import (
     closest,
     did_you_mean,
 )
+from pto_wsp.errors.calendars import (
+    BadCalendar,
+    CalendarChanged,
+    CalendarUndecided,
+    CalendarUnordered,
+)
 from pto_wsp.errors.command import (
     BadOption,
     CommandError,
@@ -177,6 +183,7 @@ __all__ = [
     "BadAnnotation",
     "BadBlock",
     "BadCache",
+    "BadCalendar",
     "BadChannel",
     "BadDevice",
     "BadExpression",
@@ -198,6 +205,9 @@ __all__ = [
     "BadText",
     "BadTiers",
     "BindError",
+    "CalendarChanged",
+    "CalendarUndecided",
+    "CalendarUnordered",
     "CallArgument",
     "CannotExpand",
     "CannotInline",

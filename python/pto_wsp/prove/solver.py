@@ -52,12 +52,19 @@ class Solver:
 
     Args:
         max_steps: conjunctions that one question may ask islpy about.
+        budget: conjunctions that all questions together may ask about, or None.
     """
 
-    def __init__(self, max_steps: int = MAX_STEPS) -> None:
+    def __init__(self, max_steps: int = MAX_STEPS, budget: int | None = None) -> None:
         self.isl = load_isl()
         self.max_steps = max_steps
+        self.budget = budget
         self.steps = 0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the budget of all questions is spent: no question has an answer any more."""
+        return self.budget is not None and self.budget <= 0
 
     def solve(self, formulas: Iterable[Formula]) -> Model | None:
         """Return a solution, or None if there is none.
@@ -73,8 +80,10 @@ class Solver:
 
     def _search(self, simple: Sequence[Formula], splits: Sequence[Some]) -> Model | None:
         self.steps += 1
-        if self.steps > self.max_steps:
+        if self.steps > self.max_steps or self.is_spent:
             raise Undecided
+        if self.budget is not None:
+            self.budget -= 1
         model = self._conjunction(simple)
         if model is None:
             return None

@@ -24,6 +24,8 @@ from pto_wsp.support.record import record, replace
 POINT, PREFIX, ALL = "==", "<=", "all"
 MAX_STEPS = 150
 """Of a guess; one that takes longer to prove is dropped, and more is waited for."""
+MAX_PROGRAM_STEPS = 3000
+"""Of all questions about one program, about ten seconds. Then the rest of its waits are whole loops."""
 MAX_DISTANCE = 4
 """Iterations that lie further apart are not guessed."""
 
@@ -59,6 +61,7 @@ class SymbolicWait:
         is_earlier: whether the first task is in an earlier iteration of the loop at `depth`; else it comes
             earlier in the text, in the same iteration of all loops around both.
         bounds: for the loops around the first task from `depth` on.
+        is_cut_off: whether the steps of the program were spent before a better wait was sought.
     """
 
     first: TaskSite
@@ -66,6 +69,7 @@ class SymbolicWait:
     depth: int
     is_earlier: bool
     bounds: tuple[WaitBound, ...]
+    is_cut_off: bool = False
 
     @property
     def is_point(self) -> bool:
@@ -99,7 +103,8 @@ class SymbolicWait:
             parts.append(_bound_text(bound, names, f"< {names[self.depth]}" if earlier else "*"))
         kind = "counter" if self.is_point else "prefix"
         waiting = f"{self.second.node.kernel}[{', '.join(names)}]"
-        return f"{waiting}: {kind} {self.first.node.kernel}[{', '.join(parts)}]"
+        why = f", undecided after {MAX_PROGRAM_STEPS:,} steps" if self.is_cut_off else ""
+        return f"{waiting}: {kind} {self.first.node.kernel}[{', '.join(parts)}]{why}"
 
 
 def _bound_text(bound: WaitBound, names: Sequence[str], everything: str) -> str:
@@ -116,7 +121,8 @@ def symbolic_waits(module: Module) -> tuple[SymbolicWait, ...]:
     """Return what the tasks of the entry of a verified module wait for, in the order of the text.
 
     Two tasks that conflict in some call are ordered by a wait in every call. A pair without a wait never
-    conflicts. Tensors of a call are different arrays.
+    conflicts. Tensors of a call are different arrays. The search is bounded by steps, not by time, so every
+    machine gives the same waits.
 
     Raises:
         MissingPackage: islpy is not installed.
@@ -129,7 +135,7 @@ def symbolic_waits(module: Module) -> tuple[SymbolicWait, ...]:
         raise NotYetSupported(
             feature="waits of a network", detail=detail, advice="", loc=flat.entry_workload.loc
         )
-    solver, found = Solver(MAX_STEPS), sites(flat)
+    solver, found = Solver(MAX_STEPS, MAX_PROGRAM_STEPS), sites(flat)
     return tuple(
         wait
         for second in found
@@ -187,11 +193,13 @@ class _Waits:
         try:
             model = self.solver.solve(conflict)
         except Undecided:
-            yield everything
+            yield replace(everything, is_cut_off=self.solver.is_spent)
             return
         if model is not None:
             guess = _Guess(self.solver, conflict, model, other.indices)
-            yield replace(everything, bounds=tuple(map(guess.bound, one.indices[depth:])))
+            bounds = tuple(map(guess.bound, one.indices[depth:]))
+            is_cut_off = self.solver.is_spent and any(bound.kind == ALL for bound in bounds)
+            yield replace(everything, bounds=bounds, is_cut_off=is_cut_off)
 
     def _goal(self, one: Instance, other: Instance) -> list[Formula]:
         required = [f for access in self.first.accesses for f in well_formed(one, access)]

@@ -38,7 +38,7 @@ from pto_wsp.types.layout import MemLayout
 
 Arrays = dict[str, np.ndarray]
 
-RUN_OPTIONS = ("workers", "trace", "check", "progress", "time_limit", "stream")
+RUN_OPTIONS = ("workers", "trace", "check", "progress", "time_limit", "stream", "calendar")
 """Arguments of a run that are not parameters of its workload."""
 
 MAP_NORESERVE = 0x4000 if sys.platform == "linux" else 0

@@ -164,6 +164,23 @@ class EngineRunner:
         result = self._begun(loaded, loaded.executable.run, request)
         return result, loaded.trace(result, request, self.machine(cpu_ns))
 
+    clock_ghz = None
+
+    def core_names(self, count: int) -> list[str]:
+        """Return the names of `count` workers."""
+        return [f"worker {i}" for i in range(count)]
+
+    def make_calendar(self, request: RunRequest) -> tuple[_native.Calendar, Trace]:
+        """Return a calendar for `request.workers` workers, with the places of its tasks."""
+        loaded = self.loaded
+        try:
+            made, places = loaded.executable.make_calendar(
+                tuple(request.arrays), tuple(request.scalars), request.workers, loaded.options
+            )
+        except _native.EngineError as error:
+            raise self.explained(error, loaded, request) from None
+        return made, loaded.make_trace(places, request, 0, None)
+
     def submit(self, request: RunRequest) -> EngineRun:
         """Begin a run on threads of the pool, and on those that wait for it."""
         loaded, cpu_ns = self.loaded, _cpu_ns(request.trace)
@@ -195,6 +212,7 @@ class EngineRunner:
                 loaded.options,
                 request.progress,
                 request.time_limit_ns,
+                request.calendar,
             )
         except _native.EngineError as error:
             raise self.explained(error, loaded, request) from None

@@ -435,6 +435,52 @@ def _graph_too_large(c: _Context) -> errors.PtoError:
     return errors.UnsupportedByTarget(target=c.target, what=what, reason=reason)
 
 
+def _calendar_changed(c: _Context) -> errors.PtoError:
+    if "symbol" in c.details:
+        what = f"`{c.lowered.symbols[c.number('symbol')]}` differs"
+        detail = f"expected {c.number('expected')}, found {c.number('found')}"
+    elif "elements" in c.details:
+        what = f"elements of `{c.tensor('elements').name}` decide, and differ"
+        detail = "expected the elements that the calendar was made for"
+    else:
+        what = f"`{c.tensor('memory').name}` shares memory with other arrays"
+        detail = "expected the same arrays to share memory as in the call that the calendar was made for"
+    return errors.CalendarChanged(what=what, detail=detail, loc=caller_location())
+
+
+def _calendar_unordered(c: _Context) -> errors.PtoError:
+    earlier = c.lowered.sites[c.number("before_pc")]
+    assert isinstance(earlier, w.Task)
+    return errors.CalendarUnordered(
+        task=c.number("task"),
+        kernel=c.task.kernel,
+        before=c.number("before"),
+        earlier=earlier.kernel,
+        count=c.number("count"),
+        core=c.number("core"),
+        loc=c.task.loc,
+        notes=[(f"the other task, `{earlier.kernel}`", earlier.loc)] if earlier.loc else [],
+    )
+
+
+def _bad_calendar(c: _Context) -> errors.PtoError:
+    row = c.number("row")
+    where = f"row {row}" if row >= 0 else "given here"
+    return errors.BadCalendar(reason=c.message, where=where, loc=caller_location())
+
+
+def _calendar_undecided(c: _Context) -> errors.PtoError:
+    node = c.lowered.sites[c.number("pc")]
+    entry = c.module.entry_workload
+    name = min(w.deciding_tensors(entry.body) & c.module.written)
+    return errors.CalendarUndecided(program=entry.name, name=name, loc=getattr(node, "loc", None))
+
+
+def _calendar_too_large(c: _Context) -> errors.PtoError:
+    what, reason = "a calendar of this size", f"{c.message}: run without a calendar"
+    return errors.UnsupportedByTarget(target=c.target, what=what, reason=reason)
+
+
 def _cancelled(c: _Context) -> errors.PtoError:
     return errors.RunInterrupted(reason="it was cancelled", notes=[_stopped_kernel(c)])
 
@@ -584,6 +630,11 @@ _DESCRIBE: dict[str, Callable[[_Context], errors.PtoError]] = {
     "time-limit": _time_limit,
     "too-many-tasks": _graph_too_large,
     "too-many-strands": _graph_too_large,
+    "calendar-changed": _calendar_changed,
+    "calendar-unordered": _calendar_unordered,
+    "bad-calendar": _bad_calendar,
+    "calendar-undecided": _calendar_undecided,
+    "calendar-too-large": _calendar_too_large,
     "edges-missing": lambda c: _conflict(c, errors.EdgesMissing),
     "instances-conflict": _instances_conflict,
     "iterations-conflict": _iterations_conflict,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
+from pto_wsp import _native
 from pto_wsp.errors import RunError
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
@@ -34,6 +35,7 @@ class RunRequest:
         time_limit_ns: not 0: the run ends so long after it began.
         jitter: seed of random delays before tasks, for tests of the engine; 0 means none.
         stream: of a GPU, as a number: the run is ordered in it. None where a program runs on the CPU.
+        calendar: where and in which order tasks run, or None.
     """
 
     arrays: Sequence[np.ndarray]
@@ -45,6 +47,7 @@ class RunRequest:
     time_limit_ns: int = 0
     jitter: int = 0
     stream: int | None = None
+    calendar: _native.Calendar | None = None
 
 
 class Figures(Protocol):

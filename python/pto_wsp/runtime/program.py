@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pto_wsp._native import FloatEnvironment
 from pto_wsp.errors import (
+    CalendarChanged,
     NothingRecorded,
     NotYetSupported,
     UnknownParameter,
@@ -22,12 +23,14 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.lang.captured import NOTHING_CAPTURED, Captured
 from pto_wsp.lang.compiling import compile_traced
+from pto_wsp.lang.schedule.registry import placing
 from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.schedule.strategies import RunSizes, Strategies
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.binding import NO_KERNELS, Arrays, Binder, Bound, require_stated
 from pto_wsp.runtime.bound_call import BoundCall, access_of
+from pto_wsp.runtime.calendar import Calendar, identity_of
 from pto_wsp.runtime.chosen_schedules import ChosenSchedules, ScheduledProgram
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.export import write_tree
@@ -46,6 +49,7 @@ from pto_wsp.runtime.run_options import (
     worker_count,
 )
 from pto_wsp.runtime.runners import make_runner
+from pto_wsp.runtime.simulated import SimulatedRunner
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.runtime.trace import Trace
@@ -161,6 +165,7 @@ class Program:
         progress: Callable[[int], object] | None = None,
         time_limit: float | None = None,
         stream: object = None,
+        calendar: Calendar | None = None,
         **values: Any,
     ) -> None:
         """Bind, check and run; return when every task is done.
@@ -188,6 +193,8 @@ class Program:
                 next iteration of a loop; C++ kernels are not stopped.
             stream: of torch or CuPy, or its number: a run of the target `cuda` is ordered in it, after the
                 work that it has. By default the default stream. `workers` are then blocks.
+            calendar: runs each task on its core of this calendar, in its order. The number of workers is that
+                of its cores. On `sim`, the simulated cores follow it.
             values: an array per tensor, `Ragged.lengths(...)` and the like per axis with rows, a number per
                 scalar and per size that no array decides.
 
@@ -206,13 +213,15 @@ class Program:
             RowsNotKnown: the check cannot tell; the run is right all the same.
             ValuesDiffer, NanWritten, ElementNotStored: `check="values"` found it; earlier tasks have run.
             NoReference: `check="values"`, and a kernel in C++ has no reference.
+            CalendarChanged, CalendarUnordered, BadCalendar, CalendarUndecided: the calendar does not fit.
         """
         bound, request, scheduled = self._request(
-            unnamed, workers, trace, check, progress, time_limit, stream, values
+            unnamed, workers, trace, check, progress, time_limit, stream, values, calendar
         )
         compiles, compile_ms = self._unreported
         if check == "values":
-            figures, self.trace = self._compare(bound, (workers, trace, progress, time_limit)), None
+            options = (workers, trace, progress, time_limit, calendar)
+            figures, self.trace = self._compare(bound, options), None
         else:
             figures, self.trace = scheduled.runner.run(request)
         self._binder.keep(bound)
@@ -230,6 +239,7 @@ class Program:
         progress: Callable[[int], object] | None = None,
         time_limit: float | None = None,
         stream: object = None,
+        calendar: Calendar | None = None,
         **values: Any,
     ) -> Run:
         """Bind, check and begin a run; threads of the pool work on it, whether or not a thread waits.
@@ -246,6 +256,7 @@ class Program:
             time_limit: as `run` takes it; `wait` raises `TimeLimitReached`.
             stream: as `run` takes it. If it records a graph, the run is part of the graph; keep the run as
                 long as the graph.
+            calendar: as `run` takes it.
             values: those of `run`. The run holds them until it is done.
 
         Returns:
@@ -258,9 +269,48 @@ class Program:
         if check == "values":
             raise WrongValue(name="check", expected='None or "hazards" in `submit`', found=repr(check))
         bound, request, scheduled = self._request(
-            unnamed, workers, trace, check, progress, time_limit, stream, values
+            unnamed, workers, trace, check, progress, time_limit, stream, values, calendar
         )
         return Run(scheduled.runner.submit(request), self._finish(bound, scheduled))
+
+    def calendar(self, *, workers: int | None = None, **values: Any) -> Calendar:
+        """Return a table of which worker, or core of the simulated device, runs which task when.
+
+        List scheduling makes it: of the tasks that are ready, the one before the longest chain of tasks
+        starts first. Costs are those of the device, or the measured mean time of each task call of earlier
+        runs, shared out by elements. Nothing runs. `run(calendar=...)` runs the table as it is.
+
+        Args:
+            workers: how many the calendar is for; all cores by default. On `sim` the device decides.
+            values: those of `run`.
+
+        Raises:
+            CalendarUndecided: tasks write what decides which tasks exist.
+            UnsupportedByTarget: the target has no calendars, or the program is a network.
+            WrongValue: the schedule decides where or in which order tasks run; `workers` on `sim`.
+            PtoError: as `run` raises where values do not fit.
+        """
+        require_one_order(self._runner.workload, "`calendar`")
+        _, request, scheduled = self._request((), workers, False, None, None, None, None, values)
+        runner = self._placeable(scheduled.runner)
+        if isinstance(runner, SimulatedRunner) and workers is not None:
+            expected = "no number of workers: the device decides"
+            raise WrongValue(name="workers", expected=expected, found=str(workers), loc=caller_location())
+        native, places = runner.make_calendar(request)
+        clock, cores = runner.clock_ghz, runner.core_names(sum(native.kinds))
+        names = [event.label for event in places]
+        identity = identity_of(self.module)
+        return Calendar((self._name, identity), clock, cores, names, native)
+
+    def _placeable(self, runner: Runner) -> EngineRunner | SimulatedRunner:
+        """Refuse calendars on targets that run none, and under directives that place tasks."""
+        if not isinstance(runner, (EngineRunner, SimulatedRunner)):
+            reason = "it places no tasks on cores"
+            raise UnsupportedByTarget(target=self._target, what="a calendar", reason=reason)
+        if (found := placing(self.module.schedule)) is not None:
+            expected = f"a schedule without `{found.title}`, which decides where or in which order tasks run"
+            raise WrongValue(name="calendar", expected=expected, found="both", loc=caller_location())
+        return runner
 
     def _finish(
         self, bound: Bound, scheduled: ScheduledProgram
@@ -302,6 +352,7 @@ class Program:
         time_limit: float | None,
         stream: object,
         values: Mapping[str, Any],
+        calendar: Calendar | None = None,
     ) -> tuple[Bound, RunRequest, ScheduledProgram]:
         """Return the bound values of a call, what its runner is given, and what runs it."""
         require_outermost()
@@ -321,12 +372,38 @@ class Program:
         if progress is not None and not callable(progress):
             expected = "a function of one number, or None"
             raise WrongValue(name="progress", expected=expected, found=repr(progress))
+        if calendar is not None:
+            workers = self._workers_of(calendar, workers, scheduled)
         count = worker_count(workers)
         limit_ns = time_limit_ns(time_limit)
         has_check = check is not None
         request = RunRequest(bound.arrays, bound.scalars, count, level, has_check, progress, limit_ns)
         request.stream = number
+        request.calendar = None if calendar is None else calendar.native
         return bound, request, scheduled
+
+    def _workers_of(self, calendar: Calendar, workers: int | None, scheduled: ScheduledProgram) -> int | None:
+        """Check a calendar against the program, and return the number of workers of its run."""
+        if not isinstance(calendar, Calendar):
+            expected = "a Calendar, as `program.calendar` returns it, or None"
+            raise WrongValue(name="calendar", expected=expected, found=repr(calendar), loc=caller_location())
+        require_one_order(self._runner.workload, "`calendar`")
+        self._placeable(scheduled.runner)
+        name, identity = calendar.program
+        if identity != identity_of(self.module):
+            detail = f"expected `{self._name}` as it is now, found `{name}`"
+            raise CalendarChanged(what="it is that of another program", detail=detail, loc=caller_location())
+        is_simulated = isinstance(scheduled.runner, SimulatedRunner)
+        if is_simulated != (calendar.unit == "cycles"):
+            detail = f"found times in {calendar.unit}"
+            what = "it is for cores of a device" if calendar.unit == "cycles" else "it is for workers"
+            raise CalendarChanged(what=what, detail=detail, loc=caller_location())
+        if is_simulated:
+            return workers
+        if workers not in (None, len(calendar.cores)):
+            expected = f"{len(calendar.cores)}, as the calendar has"
+            raise WrongValue(name="workers", expected=expected, found=str(workers), loc=caller_location())
+        return len(calendar.cores)
 
     def _require_network_run(self, bound: Bound, check: str | None, level: int) -> None:
         """Refuse options and arrays that a run of a network does not take."""

@@ -54,7 +54,8 @@ class SimulatedRunner:
         if any(t.channel is not None and t.channel.merge != TURNS for t in entry.tensors):
             result = self._simulate(loaded, request, find, [])  # what comes first decides values
         if self._has_values:
-            figures, _ = self._engine_for(result).run(dataclasses.replace(request, trace=0))
+            asked = dataclasses.replace(request, trace=0, calendar=None)
+            figures, _ = self._engine_for(result).run(asked)
             assert isinstance(figures, _native.RunResult)
         if result is None:
             result = self._simulate(loaded, request, find, [] if figures is None else figures.flushed)
@@ -82,6 +83,7 @@ class SimulatedRunner:
                 flushed,
                 request.trace > 0,
                 [0.0 if t.channel is None else float(t.channel.latency) for t in tensors],
+                request.calendar,
             )
         except _native.EngineError as error:
             raise self._engine.explained(error, loaded, request) from None
@@ -91,6 +93,32 @@ class SimulatedRunner:
         if result is None or result.network is None:
             return self._engine
         return self._engine.merging(result.network.merges)
+
+    @property
+    def clock_ghz(self) -> float:
+        """Cycles per nanosecond of the device."""
+        return self._device.clock_ghz
+
+    def core_names(self, count: int) -> list[str]:
+        """Return the names of the `count` cores of the device."""
+        return _core_names(self._device)
+
+    def make_calendar(self, request: RunRequest) -> tuple[_native.Calendar, Trace]:
+        """Return a calendar for the cores of the device, with the places of its tasks."""
+        loaded = self._engine.loaded
+        find, _ = self._costs.of_run()
+        try:
+            made, places = loaded.executable.make_simulated_calendar(
+                tuple(request.arrays),
+                tuple(request.scalars),
+                loaded.options,
+                self._machine(loaded),
+                find,
+                self._costs.matters,
+            )
+        except _native.EngineError as error:
+            raise self._engine.explained(error, loaded, request) from None
+        return made, loaded.make_trace(places, request, 0, None)
 
     @cached_property
     def _costs(self) -> DeviceCosts:
@@ -166,6 +194,10 @@ def _require_simulated(request: RunRequest, module: Module) -> None:
             raise UnsupportedByTarget(target="sim", what=what, reason=NO_KERNELS, loc=loc)
 
 
+def _core_names(device: Device) -> list[str]:
+    return [f"{kind.name} {i}" for kind in device.cores for i in range(kind.count)]
+
+
 @record
 class _SimulatedRecord:
     """What a simulation wrote down, in nanoseconds of the device. Cores are numbered kind after kind."""
@@ -193,8 +225,9 @@ class _SimulatedRecord:
         """Return the names of the cores, and the second core of each task."""
         columns = self.result.times()
         second = self._first[columns["second_kind"]] + columns["second"]
-        names = [f"{kind.name} {i}" for kind in self.device.cores for i in range(kind.count)]
-        return Lanes(self.device.name, names, np.where(columns["second_kind"] < 0, -1, second))
+        return Lanes(
+            self.device.name, _core_names(self.device), np.where(columns["second_kind"] < 0, -1, second)
+        )
 
     @property
     def _first(self) -> np.ndarray:

@@ -42,6 +42,11 @@ class RunStats:
         return self.counters.get("is_symbolic") == 1
 
     @property
+    def has_calendar(self) -> bool:
+        """Whether the tasks ran by a calendar."""
+        return self.counters.get("has_calendar") == 1
+
+    @property
     def cycles(self) -> int:
         """Cycles of the simulated device (target `sim`); 0 on other targets."""
         return self._count("cycles")

@@ -114,7 +114,8 @@ SUBJECTS: dict[str, Subject] = {
         "Policies of a schedule. [Schedules](../schedules.md) is the guide, "
         "[Policies](../policies.md) the table by target.",
         """Schedule Strategies stage DispatchPolicy Pools ReadyPolicy StartPolicy TaskWindow WindowMode
-        TimingPolicy Deps StorePolicy TracePolicy""",
+        TimingPolicy Deps StorePolicy TracePolicy
+        CalendarPolicy Calendar runtime.calendar.CalendarRow""",
     ),
     "builder": _subject(
         "Function builder and text",

@@ -142,6 +142,29 @@ def test_waits_order_what_the_maps_of_a_run_order(sample: Sample) -> None:
     assert not unordered(pairs, waits)
 
 
+@given(samples())
+@tries(8)
+def test_waits_of_a_spent_budget_order_as_much(sample: Sample) -> None:
+    tasks = [*expand(sample.module.entry_workload, dict(sample.sizes))]
+    if len(tasks) > 150:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pto_wsp.prove.waits.MAX_PROGRAM_STEPS", 3)
+        waits = symbolic_waits(sample.module)
+    program = compile_module(sample.module, "cpu")
+    program.run(**sample.arrays(), **sample.sizes, workers=1, trace="full")
+    assert program.trace is not None
+    pairs = [(tasks[int(a)], tasks[int(b)]) for a, b, *_ in program.trace.dependences]
+    assert not unordered(pairs, waits)
+
+
+def test_a_spent_budget_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pto_wsp.prove.waits.MAX_PROGRAM_STEPS", 0)
+    waits = symbolic_waits(chain.trace().module)
+    assert waits and all(wait.is_cut_off and wait.is_whole for wait in waits)
+    assert "add[j]: prefix copy[*], undecided after 0 steps" in map(str, waits)
+
+
 def test_the_command_prints_waits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "chain.pto"
     file.write_text(str(chain.trace().module))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 
 from pto_wsp import (
+    CalendarPolicy,
     Deps,
     DispatchPolicy,
     Pools,
@@ -24,7 +25,7 @@ from pto_wsp import (
     stage,
 )
 from pto_wsp.errors import UnsupportedByTarget
-from pto_wsp.lang.schedule.registry import DIRECTIVES, every_kind
+from pto_wsp.lang.schedule.registry import DIRECTIVES, PLACES_TASKS, every_kind
 from pto_wsp.runtime.trace import TaskEvent, Trace
 from tests.generators.drawing import DRAWS, Draw, tries
 from tests.python.schedule.steps import STEPS, counter, most_in_flight, one_at_a_time, run
@@ -236,14 +237,22 @@ PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
         "symbolic": (Schedule().task_graph(deps=Deps.symbolic()), lambda r: True),
         "trust": (Schedule().task_graph(deps=Deps.trust()), lambda r: True),
     },
+    "calendar": {
+        "by_cost": (
+            Schedule().task_graph(calendar=CalendarPolicy.by_cost()),
+            lambda r: counter("has_calendar") == 1,
+        ),
+    },
 }
 """A schedule of each policy, and whether a run has kept what it says."""
 
 
 def refusal(policies: dict[str, str]) -> str | None:
     """Return what a schedule of these policies is refused for."""
-    is_refused = policies.get("ready") == "fifo" and policies.keys() & {"interleave", "load_balance"}
-    return "decided by fifo" if is_refused else None
+    if policies.get("ready") == "fifo" and policies.keys() & {"interleave", "load_balance"}:
+        return "decided by fifo"
+    is_placed = policies.keys() & PLACES_TASKS or policies.get("deps") == "symbolic"
+    return "decides where or in which order" if "calendar" in policies and is_placed else None
 
 
 def check(policies: dict[str, str], workers: int) -> None:

@@ -3,6 +3,8 @@
 /// Copies of the elements that decide what a run does: those that expressions and row sets read.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -39,6 +41,20 @@ class DecidingElements {
       if (!is_same) return false;
     }
     return true;
+  }
+
+  /// A hash of the elements of a tensor (FNV-1a over words of 8 bytes), never 0; 0 if none was copied.
+  uint64_t hash(size_t tensor) const {
+    const std::vector<char>& copy = copies_[tensor];
+    if (copy.empty()) return 0;
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < copy.size(); i += sizeof(uint64_t)) {
+      uint64_t word = 0;
+      std::memcpy(&word, copy.data() + i, std::min(sizeof word, copy.size() - i));
+      hash = (hash ^ word) * 0x100000001B3u;
+      hash ^= hash >> 32;
+    }
+    return hash | 1;
   }
 
   /// Puts the copies in the place of the arrays.

@@ -41,6 +41,12 @@ inline void check_options(const RunOptions& options) {
       {std::find(shares.begin(), shares.end(), 0u) != shares.end(), "pool_shares", "they must be above 0"},
       {options.pools_are_soft && options.num_pools == 0, "pools_are_soft", "there are no pools"},
       {options.balances && options.ready == Ready::kFifo, "balances", "`ready` decides what starts first"},
+      {options.has_calendar() && (options.is_scheduled() || options.turns != 0 || options.keeps_graph()),
+       "calendar", "another policy decides where or in which order tasks run"},
+      {options.has_calendar() && options.waits == Waits::kSymbolic, "calendar", "it has waits of its own"},
+      {options.calendar != nullptr && options.calendar->num_cores() != options.workers &&
+           !options.is_simulated,
+       "workers", "the calendar has another number of workers"},
   };
   for (const Rule& rule : rules) {
     if (rule.is_broken) throw EngineError("bad-option", rule.reason).with("option", std::string(rule.option));

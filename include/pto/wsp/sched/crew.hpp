@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "pto/wsp/sched/calendar_run.hpp"
 #include "pto/wsp/sched/dispatcher.hpp"
 #include "pto/wsp/sched/float_environment.hpp"
 #include "pto/wsp/sched/graph_run.hpp"
@@ -32,9 +33,10 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   Crew() : run_(*this) {}
 
   /// Prepares a run. If `graph` is not null, the run is one of this graph. An empty graph is built first. A
-  /// fed graph is built by the caller, who calls `feed`. \pre is_idle()
+  /// fed graph is built by the caller, who calls `feed`. A run by a calendar has it loaded. \pre is_idle()
   void begin(std::shared_ptr<Prepared> prepared, std::vector<char*> bases, const RunOptions& options,
-             std::shared_ptr<KeptGraph> graph, bool is_fed = false) {
+             std::shared_ptr<KeptGraph> graph, bool is_fed = false,
+             std::shared_ptr<const LoadedCalendar> calendar = nullptr) {
     run_.begin(std::move(prepared), std::move(bases), options);
     if (Imports* imports = options.imports; imports != nullptr)
       imports->begin(run_.progress(), run_.numbering_start().first_slice - imports->num_slices(), *this);
@@ -43,11 +45,12 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     network_.reset();
     if (options.is_network) network_.emplace(run_, *this);
     symbolic_.reset();
+    calendar_.reset();
     free_slots_.clear();
     // The keeper runs all tasks of an in-order run.
     const int num_slots = options.is_in_order() ? 1 : int(options.workers);
     for (int slot = num_slots; slot-- > 1;) free_slots_.push_back(slot);
-    num_dispatchers_ = options.is_network ? 0 : options.num_dispatchers();
+    num_dispatchers_ = options.is_network || calendar != nullptr ? 0 : options.num_dispatchers();
     while (dispatchers_.size() < num_dispatchers_) {
       const auto index = uint32_t(dispatchers_.size());
       dispatchers_.push_back(std::make_unique<Dispatcher>(run_, index));
@@ -58,6 +61,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
       num_dispatchers_ = 0;
       symbolic_.emplace(run_, *this, *run_.prepared()->waits);
     }
+    if (calendar != nullptr) calendar_.emplace(run_, std::move(calendar));
     forks_ = num_forks();
     keeper_.store(Keeper::kAwaited, std::memory_order_relaxed);
     is_retry_due_.store(false, std::memory_order_relaxed);
@@ -127,6 +131,8 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   const Dispatcher& dispatcher(uint32_t i) const { return *dispatchers_[i]; }
   /// Null if hazard maps order the tasks, or program order alone.
   const SymbolicRun* symbolic_run() const { return symbolic_ ? &*symbolic_ : nullptr; }
+  /// Null if the run is not by a calendar.
+  const CalendarRun* calendar_run() const { return calendar_ ? &*calendar_ : nullptr; }
   /// Null if the run is not of a graph.
   const GraphRun* graph_run() const { return graph_run_ ? &*graph_run_ : nullptr; }
 
@@ -305,6 +311,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     if (is_over_.load(std::memory_order_relaxed) || is_alone_.load(std::memory_order_acquire)) return false;
     if (network_) return network_->has_ready();
     if (symbolic_) return symbolic_->has_work();
+    if (calendar_) return calendar_->has_work();
     if (graph_run_) return has_strands(lanes);
     for (uint32_t i = 0; i < num_dispatchers_; ++i) {
       if (dispatchers_[i]->can_go_on(lanes)) return true;
@@ -336,6 +343,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   bool has_ended() {
     if (network_) return run_.is_cancelled() || network_->is_over();
     if (symbolic_) return run_.is_cancelled() || symbolic_->is_over();
+    if (calendar_) return run_.is_cancelled() || calendar_->is_over();
     return graph_run_ ? run_.is_cancelled() || graph_run_->is_over() : run_.is_over();
   }
 
@@ -384,6 +392,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   bool find_work(Worker& worker, uint32_t slot) {
     if (network_) return network_->work(worker, slot);
     if (symbolic_) return symbolic_->work(worker, slot);
+    if (calendar_) return calendar_->work(slot);
     const Lanes lanes = run_.pools().lanes_of(slot);
     if (graph_run_) return graph_run_->work(worker, slot, lanes);
     const Lanes preferred = run_.pools().preferred(slot);
@@ -409,6 +418,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   void check_stuck(int64_t& looked_ns) {
     if (network_) return;   // it finds a deadlock itself
     if (symbolic_) return;  // the worker with the least front never waits
+    if (calendar_) return;  // the first row that is not complete never waits
     const Imports* imports = run_.options().imports;
     if (imports != nullptr && !imports->are_complete()) return;  // another run goes on
     constexpr int64_t kPeriodNs = 100000000;
@@ -495,6 +505,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   std::optional<GraphRun> graph_run_;
   std::optional<Network> network_;
   std::optional<SymbolicRun> symbolic_;
+  std::optional<CalendarRun> calendar_;
   uint32_t num_dispatchers_ = 0;
   std::vector<std::unique_ptr<Dispatcher>> dispatchers_;
   std::atomic<uint64_t> num_turns_{0};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pto/wsp/graph/deps.hpp"
+#include "pto/wsp/sched/calendar.hpp"
 #include "pto/wsp/sched/clock.hpp"
 
 namespace pto::wsp::sched {
@@ -93,6 +94,7 @@ struct PolicyOptions {
   bool pools_are_soft = false;   ///< a worker runs tasks of other pools where its own has none
   bool balances = false;         ///< of ready tasks that nothing else orders, the longest starts first
   uint64_t streaming_bytes = 0;  ///< least size of a tensor for streaming stores; 0 = default of the machine
+  bool makes_calendar = false;   ///< tasks run by a calendar that is made for the arguments
 
   /// The options that a graph depends on, in addition to the plan and the workers.
   auto graph_shape() const {
@@ -150,10 +152,11 @@ struct RunOptions : PolicyOptions, DebugOptions {
     tracks = tracks_hazards;
   }
 
-  uint32_t workers = 0;                       ///< 0 = one per core
-  bool is_network = false;                    ///< of a network of processes
-  std::shared_ptr<const MergeOrders> merges;  ///< of a network: the order to keep; null = as they come
-  bool records_merges = false;                ///< of a network whose tokens are merged as they come
+  uint32_t workers = 0;                        ///< 0 = one per core
+  bool is_network = false;                     ///< of a network of processes
+  std::shared_ptr<const MergeOrders> merges;   ///< of a network: the order to keep; null = as they come
+  bool records_merges = false;                 ///< of a network whose tokens are merged as they come
+  std::shared_ptr<const Calendar> calendar{};  ///< tasks run by this calendar; null = by none, or a made one
   bool is_simulated = false;  ///< a walk makes tasks for a simulation, each a strand of its own
   bool is_alone = false;      ///< the calling thread runs all tasks, even with more workers
   bool begins_alone = false;  ///< the calling thread begins, and others join if that pays
@@ -181,8 +184,11 @@ struct RunOptions : PolicyOptions, DebugOptions {
   bool is_in_order() const {
     const bool is_open = dispatchers <= 1 && ownership == Ownership::kClaim && ready != Ready::kOrdered &&
                          turns == 0 && !balances;
-    return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph() && !is_simulated && !is_network;
+    return (workers == 1 || is_alone) && !tracks && is_open && !keeps_graph() && !is_simulated &&
+           !is_network && !has_calendar();
   }
+  /// Whether a calendar decides where and in which order tasks run.
+  bool has_calendar() const { return makes_calendar || calendar != nullptr; }
   /// Whether the calling thread may run all tasks: no option decides which worker runs a task, or when.
   bool may_be_alone() const { return is_free() && !watches_tasks() && waits != Waits::kSymbolic; }
   /// Whether symbolic waits may order tasks.
@@ -194,7 +200,7 @@ struct RunOptions : PolicyOptions, DebugOptions {
   bool is_free() const {
     return workers > 1 && dispatchers == 0 && streams == Streams::kOff && ready == Ready::kOwn &&
            ownership == Ownership::kClaim && window_mode == WindowMode::kStall && !cuts_units() &&
-           !keeps_graph() && !tracks && !is_network && !is_simulated;
+           !keeps_graph() && !tracks && !is_network && !is_simulated && !has_calendar();
   }
 };
 

@@ -401,7 +401,9 @@ class Run {
     for (uint32_t i = 0; i < options_.workers; ++i) {
       const Worker& worker = *workers_[i];
       const uint64_t begun = worker.num_tasks();
-      const bool is_inside = &worker != &own && worker.is_active.load(std::memory_order_relaxed);
+      // Under a calendar, the thread of another worker may be in a task of this one.
+      const bool is_active = options_.has_calendar() || worker.is_active.load(std::memory_order_relaxed);
+      const bool is_inside = &worker != &own && is_active;
       count += begun - (is_inside && begun > 0 ? 1 : 0);
     }
     return count;

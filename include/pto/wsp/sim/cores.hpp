@@ -74,6 +74,12 @@ class Cores {
     --num_idle_[kind];
     return core;
   }
+  /// Takes an idle core.
+  uint32_t take_core(uint32_t kind, uint32_t core) {
+    idle_[kind * num_pools_ + pool_of_[kind][core]].remove(core);
+    --num_idle_[kind];
+    return core;
+  }
   void give_back(uint32_t kind, uint32_t core) {
     idle_[kind * num_pools_ + pool_of_[kind][core]].add(core);
     ++num_idle_[kind];

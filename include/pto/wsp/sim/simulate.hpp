@@ -23,6 +23,14 @@ class NoOthers : public sched::Others {
 
 }  // namespace detail
 
+/// A machine that does nothing but run tasks: a calendar needs no dispatchers.
+inline Machine without_dispatchers(Machine machine) {
+  machine.dispatchers = 1;
+  machine.generate = machine.skip = 0;
+  machine.records = UINT32_MAX;
+  return machine;
+}
+
 /// \pre options.is_simulated
 inline SimResult simulate(std::shared_ptr<sched::Prepared> prepared, const KernelLibrary& library,
                           std::vector<char*> bases, const sched::RunOptions& options,
@@ -30,12 +38,14 @@ inline SimResult simulate(std::shared_ptr<sched::Prepared> prepared, const Kerne
   detail::NoOthers others;
   sched::Run run(others);
   run.begin(prepared, bases, options);
-  const Machine& machine = simulation.machine;
+  const Machine machine =
+      options.calendar != nullptr ? without_dispatchers(simulation.machine) : simulation.machine;
   if (options.is_network) return NetworkSimulator(machine, run, library, simulation).run();
   WalkSource source(run, library, machine.dispatchers, simulation.model, simulation.flushed, bases);
   const double starts_per_cycle = double(options.starts_per_second) / machine.hz;
   Simulator<WalkSource> simulator(machine, options, starts_per_cycle, source,
-                                  simulation.records_times ? UINT64_MAX : kMostTimes, options.is_interrupted);
+                                  simulation.records_times ? UINT64_MAX : kMostTimes, options.is_interrupted,
+                                  options.calendar.get());
   SimResult result = simulator.run();
   result.kernels = source.costs().kernels();
   if (result.times.size() == result.tasks) {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <optional>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "pto/wsp/sim/cores.hpp"
 #include "pto/wsp/sim/machine.hpp"
 #include "pto/wsp/sim/memory.hpp"
+#include "pto/wsp/sim/placed_tasks.hpp"
 #include "pto/wsp/sim/result.hpp"
 #include "pto/wsp/sim/waits.hpp"
 
@@ -34,14 +36,18 @@ class Simulator {
  public:
   /// \param most_times  with more tasks, none is written down
   /// \param starts_per_cycle  0 = as many as there can be
+  /// \param calendar  where and in which order tasks run, or null
   Simulator(const Machine& machine, const sched::PolicyOptions& options, double starts_per_cycle,
-            Source& source, uint64_t most_times, bool (*is_interrupted)())
+            Source& source, uint64_t most_times, bool (*is_interrupted)(),
+            const sched::Calendar* calendar = nullptr)
       : machine_(machine),
         options_(options),
         pace_(starts_per_cycle > 0 ? 1 / starts_per_cycle : 0),
         source_(source),
         most_times_(most_times),
-        is_interrupted_(is_interrupted) {}
+        is_interrupted_(is_interrupted) {
+    if (calendar != nullptr) placed_.emplace(*calendar);
+  }
 
   SimResult run() {
     begin();
@@ -146,7 +152,8 @@ class Simulator {
 
   Idle idle_cause() const {
     if (now_ < machine_.begin) return Idle::kBegin;
-    if (!ready_.is_empty()) return is_held() || now_ < next_start_ ? Idle::kSchedule : Idle::kOther;
+    if (!(placed_ ? placed_->is_empty() : ready_.is_empty()))
+      return is_held() || now_ < next_start_ ? Idle::kSchedule : Idle::kOther;
     if (num_waiting_ > 0) return Idle::kTasks;
     if (num_gates_ > 0) return Idle::kValues;
     return is_all_made() ? Idle::kEnd : Idle::kMaking;
@@ -159,7 +166,7 @@ class Simulator {
   /// There is always room for the oldest task that is not complete: the others may wait for it.
   bool has_room(const Dispatcher& dispatcher) const {
     const bool is_oldest = dispatcher.own.front() == live_.oldest();
-    return is_oldest || (dispatcher.records < machine_.records && num_recorded_ < options_.window);
+    return is_oldest || placed_ || (dispatcher.records < machine_.records && num_recorded_ < options_.window);
   }
 
   /// A dispatcher looks for its next task.
@@ -278,6 +285,7 @@ class Simulator {
     LiveTask& live = live_[task];
     live.ready = now_;
     --num_waiting_;
+    if (placed_) return placed_->add(task);
     ready_.add(source_.cost(live.cost).kinds, live.lane, live.rank, task);
   }
 
@@ -294,7 +302,7 @@ class Simulator {
       return;
     }
     while (now_ >= next_start_) {
-      const std::optional<uint64_t> task = ready_.take(cores_);
+      const std::optional<uint64_t> task = placed_ ? placed_->take() : ready_.take(cores_);
       if (!task) break;
       start(*task);
       if (pace_ > 0) {
@@ -313,7 +321,8 @@ class Simulator {
     bool is_first = true;
     for (uint32_t kind = 0; cost.kinds >> kind != 0; ++kind) {
       if ((cost.kinds >> kind & 1) == 0) continue;
-      const uint32_t core = cores_.take(kind, task.lane);
+      const uint32_t core = placed_ ? cores_.take_core(kind, placed_->core_of(number, kind, is_first))
+                                    : cores_.take(kind, task.lane);
       (is_first ? task.first_core : task.second_core) = core;
       is_first = false;
     }
@@ -373,6 +382,7 @@ class Simulator {
       result_.busy[kind] += task.end - task.start;
     }
     result_.spent[task.cost] += task.end - task.start;
+    if (placed_) placed_->complete(number);
     task.is_complete = true;
     --dispatchers_[task.dispatcher].records;
     --num_recorded_;
@@ -427,6 +437,7 @@ class Simulator {
   Chains chains_;
   Cores cores_;
   ReadyTasks ready_;
+  std::optional<PlacedTasks> placed_;  ///< in place of `ready_`, by a calendar
   SharedRate gm_, l2_;
   Caches caches_;
   std::vector<Dispatcher> dispatchers_;

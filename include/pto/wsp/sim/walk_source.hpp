@@ -27,6 +27,19 @@ class WalkSource {
   const TaskCost& cost(uint32_t number) const { return costs_[number]; }
   const TaskCosts& costs() const { return costs_; }
 
+  /// The same. An error has the registers of its place.
+  bool next_placed(SourceTask& task) {
+    try {
+      return next(task);
+    } catch (EngineError& error) {
+      if (error.has("registers")) throw;
+      throw std::move(error).with("registers", walk_.expander().copy_registers());
+    }
+  }
+
+  /// Of the task that `next` returned last.
+  const int64_t* registers() const { return walk_.registers(); }
+
   /// What flush points read.
   const std::vector<int64_t>& read() const { return read_; }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pto_wsp.ir.schedule import Directive, Directives
+from pto_wsp.lang.schedule.directives.calendar import CalendarPolicy
 from pto_wsp.lang.schedule.directives.concurrent import Concurrent
 from pto_wsp.lang.schedule.directives.deps import Deps
 from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
@@ -21,7 +22,7 @@ from pto_wsp.lang.schedule.directives.window import Window
 
 _KINDS = (
     *(DispatchPolicy, Window, ReadyPolicy, StartPolicy, Streams, Interleave),
-    *(LoadBalance, TimingPolicy, Concurrent, Pools, StorePolicy, TracePolicy, Deps),
+    *(LoadBalance, TimingPolicy, Concurrent, Pools, StorePolicy, TracePolicy, Deps, CalendarPolicy),
 )
 DIRECTIVES: dict[str, type[Directive]] = {directive.kind: directive for directive in _KINDS}
 
@@ -37,9 +38,20 @@ CONFLICTS: dict[tuple[str, str], str] = {
 }
 """Why a directive is refused together with another one, defaults included."""
 
+PLACES_TASKS = frozenset({"dispatch", "window", "ready", "start", "interleave", "load_balance", "pools"})
+"""Kinds whose directives, other than the default, decide where or in which order tasks run."""
+
 
 def conflict(directive: Directive, schedule: Directives) -> str:
     """Return why a directive is refused together with the others of a schedule; empty if it is not."""
+    if directive.title == "calendar = by_cost" and (found := placing(schedule)) is not None:
+        return f"`{found.title}` decides where or in which order tasks run, and so does a calendar"
     present = {other.title for other in every_kind(schedule)}
-    found = (why for (one, other), why in CONFLICTS.items() if one == directive.title and other in present)
-    return next(found, "")
+    reasons = (why for (one, other), why in CONFLICTS.items() if one == directive.title and other in present)
+    return next(reasons, "")
+
+
+def placing(schedule: Directives) -> Directive | None:
+    """Return a directive that decides where or in which order tasks run, or None."""
+    is_symbolic = "deps = symbolic"
+    return next((d for d in schedule if d.kind in PLACES_TASKS or d.title == is_symbolic), None)

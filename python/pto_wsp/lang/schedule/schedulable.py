@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 from pto_wsp.errors import NotYetSupported
+from pto_wsp.lang.schedule.directives.calendar import CalendarPolicy
 from pto_wsp.lang.schedule.directives.concurrent import ConcurrentMethods
 from pto_wsp.lang.schedule.directives.deps import Deps
 from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
@@ -55,6 +56,7 @@ class Schedulable(
         pools: Pools | None = None,
         stores: StorePolicy | None = None,
         trace: TracePolicy | None = None,
+        calendar: CalendarPolicy | None = None,
     ) -> Self:
         """Return a copy with other directives for the graph of tasks; what is not given stays.
 
@@ -62,7 +64,7 @@ class Schedulable(
             WrongValue: something is not a directive of its kind.
         """
         given = {"window": window, "ready": ready, "start": start, "deps": deps, "pools": pools}
-        given |= {"stores": stores, "trace": trace}
+        given |= {"stores": stores, "trace": trace, "calendar": calendar}
         return self.having(**{kind: policy for kind, policy in given.items() if policy is not None})
 
     def timing(self, policy: TimingPolicy) -> Self:

@@ -28,7 +28,7 @@ from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.interpreted import bind
 from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_program, program_key
 from pto_wsp.runtime.options import run_options
-from pto_wsp.runtime.outcome import Figures, RunRequest, Submitted
+from pto_wsp.runtime.outcome import CalendarMaker, Figures, RunRequest, Submitted
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.runtime.trace import Lanes, Ran, Record, Trace
 from pto_wsp.targets.base import KernelArtifact, KernelBuilder
@@ -36,7 +36,7 @@ from pto_wsp.targets.base import KernelArtifact, KernelBuilder
 T = TypeVar("T")
 
 
-class EngineRunner:
+class EngineRunner(CalendarMaker):
     """Runs a module's tasks on the engine's worker pool. A kept program is neither lowered nor compiled.
 
     Attributes:
@@ -212,7 +212,7 @@ class EngineRunner:
                 loaded.options,
                 request.progress,
                 request.time_limit_ns,
-                request.calendar,
+                calendar=request.calendar,
             )
         except _native.EngineError as error:
             raise self.explained(error, loaded, request) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
@@ -89,6 +90,24 @@ class SimulatedFigures:
     run_ns: int
     counters: Mapping[str, int | list[int]]
     report: Callable[[], Report]
+
+
+class CalendarMaker(ABC):
+    """A runner that makes and runs calendars. Runners name it among their bases.
+
+    Attributes:
+        clock_ghz: cycles per nanosecond of its times, or None if they are nanoseconds.
+    """
+
+    clock_ghz: float | None
+
+    @abstractmethod
+    def core_names(self, count: int) -> list[str]:
+        """Return the names of `count` cores."""
+
+    @abstractmethod
+    def make_calendar(self, request: RunRequest) -> tuple[_native.Calendar, Trace]:
+        """Return a calendar for a request, with the places of its tasks."""
 
 
 class Submitted(Protocol):

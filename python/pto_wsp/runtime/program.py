@@ -38,7 +38,7 @@ from pto_wsp.runtime.interpreted import InterpretedFigures, InterpretedRunner, b
 from pto_wsp.runtime.networks import require_one_order, require_separate
 from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.runtime.one_task import Chosen, OneTask, choose, compare_values, run_alone
-from pto_wsp.runtime.outcome import Figures, Runner, RunRequest, SimulatedFigures
+from pto_wsp.runtime.outcome import CalendarMaker, Figures, Runner, RunRequest, SimulatedFigures
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.runtime.run import Run
 from pto_wsp.runtime.run_options import (
@@ -49,7 +49,6 @@ from pto_wsp.runtime.run_options import (
     worker_count,
 )
 from pto_wsp.runtime.runners import make_runner
-from pto_wsp.runtime.simulated import SimulatedRunner
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.runtime.trace import Trace
@@ -293,7 +292,7 @@ class Program:
         require_one_order(self._runner.workload, "`calendar`")
         _, request, scheduled = self._request((), workers, False, None, None, None, None, values)
         runner = self._placeable(scheduled.runner)
-        if isinstance(runner, SimulatedRunner) and workers is not None:
+        if runner.clock_ghz is not None and workers is not None:
             expected = "no number of workers: the device decides"
             raise WrongValue(name="workers", expected=expected, found=str(workers), loc=caller_location())
         native, places = runner.make_calendar(request)
@@ -302,9 +301,9 @@ class Program:
         identity = identity_of(self.module)
         return Calendar((self._name, identity), clock, cores, names, native)
 
-    def _placeable(self, runner: Runner) -> EngineRunner | SimulatedRunner:
+    def _placeable(self, runner: Runner) -> CalendarMaker:
         """Refuse calendars on targets that run none, and under directives that place tasks."""
-        if not isinstance(runner, (EngineRunner, SimulatedRunner)):
+        if not isinstance(runner, CalendarMaker):
             reason = "it places no tasks on cores"
             raise UnsupportedByTarget(target=self._target, what="a calendar", reason=reason)
         if (found := placing(self.module.schedule)) is not None:
@@ -388,12 +387,12 @@ class Program:
             expected = "a Calendar, as `program.calendar` returns it, or None"
             raise WrongValue(name="calendar", expected=expected, found=repr(calendar), loc=caller_location())
         require_one_order(self._runner.workload, "`calendar`")
-        self._placeable(scheduled.runner)
+        runner = self._placeable(scheduled.runner)
         name, identity = calendar.program
         if identity != identity_of(self.module):
             detail = f"expected `{self._name}` as it is now, found `{name}`"
             raise CalendarChanged(what="it is that of another program", detail=detail, loc=caller_location())
-        is_simulated = isinstance(scheduled.runner, SimulatedRunner)
+        is_simulated = runner.clock_ghz is not None
         if is_simulated != (calendar.unit == "cycles"):
             detail = f"found times in {calendar.unit}"
             what = "it is for cores of a device" if calendar.unit == "cycles" else "it is for workers"

@@ -24,19 +24,20 @@ from pto_wsp.runtime.device_costs import DeviceCosts, Find, machine
 from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
 from pto_wsp.runtime.network_report import NetworkReport
 from pto_wsp.runtime.networks import require_known_control
-from pto_wsp.runtime.outcome import EndedRun, Figures, RunRequest, SimulatedFigures, Submitted
+from pto_wsp.runtime.outcome import CalendarMaker, EndedRun, Figures, RunRequest, SimulatedFigures, Submitted
 from pto_wsp.runtime.simulation_report import SimulationReport
 from pto_wsp.runtime.trace import Lanes, Ran, Trace
 from pto_wsp.support.record import record
 
 
-class SimulatedRunner:
+class SimulatedRunner(CalendarMaker):
     """Runs a module on the engine, and finds how long it takes on a device."""
 
     def __init__(self, engine: EngineRunner, device: Device, has_values: bool) -> None:
         self._engine = engine
         self._device = device
         self._has_values = has_values
+        self.clock_ghz = device.clock_ghz
         self.workload = engine.workload
         self.compiles, self.compile_ms = engine.compiles, engine.compile_ms
 
@@ -93,11 +94,6 @@ class SimulatedRunner:
         if result is None or result.network is None:
             return self._engine
         return self._engine.merging(result.network.merges)
-
-    @property
-    def clock_ghz(self) -> float:
-        """Cycles per nanosecond of the device."""
-        return self._device.clock_ghz
 
     def core_names(self, count: int) -> list[str]:
         """Return the names of the `count` cores of the device."""

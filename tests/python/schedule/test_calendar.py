@@ -24,6 +24,7 @@ from pto_wsp import (
     Program,
     Ragged,
     Schedule,
+    Session,
     StartPolicy,
     Strategies,
     Tensor,
@@ -356,3 +357,17 @@ def test_names_of_errors_are_those_of_the_catalogue() -> None:
     codes = {error.code for error in (BadCalendar, CalendarChanged, CalendarUndecided, CalendarUnordered)}
     assert codes == {"bad-calendar", "calendar-changed", "calendar-undecided", "calendar-unordered"}
     assert issubclass(BadCalendar, PtoError)
+
+
+def test_programs_of_a_session_may_run_by_calendars() -> None:
+    """A table has no waits for other runs, so such a program begins when those before it are done."""
+    first = mixed.task_graph(calendar=CalendarPolicy.by_cost()).compile("cpu")
+    second = mixed.compile("cpu")
+    values = arrays()
+    one, other = ({name: v.copy() for name, v in values.items()} for _ in range(2))
+    for program in (first, second, first):
+        program.run(**one, workers=2)
+    with Session() as session:
+        for program in (first, second, first):
+            session.launch(program, workers=2, **other)
+    assert [v.tobytes() for v in one.values()] == [v.tobytes() for v in other.values()]

@@ -102,8 +102,9 @@ class CalendarRun {
       if (!has_passed(entry)) {
         num_waits_.fetch_add(1, std::memory_order_relaxed);
         if (!has_passed_soon(entry)) return next > first;
-        worker.resume();
       }
+      // The wait may have ended after the previous task, where a recorded task would begin.
+      if (entry.num_waits > 0) worker.resume();
       run(worker, entry);
       lane.done.store(next + 1, std::memory_order_release);
       run_.call_others_after(entry.site);

@@ -346,7 +346,7 @@ class _InCore:
         for name in step.options:
             if name not in known:
                 expected = "no options" if not known else "the option `rmode`"
-                raise BadOperand(op=METHODS[type(step)], expected=expected, found=f"`{name}`", loc=step.loc)
+                raise BadOperand(op=step.method, expected=expected, found=f"`{name}`", loc=step.loc)
         rmode = operands.rounding(step.method, step.options.get("rmode", ""), step.loc)
         compose(self.builder, composition, dst, tiles, self.site(step.method, step.loc), rmode)
 
@@ -363,7 +363,7 @@ class _InCore:
             value = step.options.get(name, 0)
             if not (isinstance(value, (str, int)) or isinstance(value, Expr)):
                 raise BadOperand(
-                    op=METHODS[type(step)], expected=f"`{name}`: an integer", found=repr(value), loc=step.loc
+                    op=step.method, expected=f"`{name}`: an integer", found=repr(value), loc=step.loc
                 )
             place = self.reader.integer(value, step.method, step.loc)
             found += [(name, place)] if place != Const(0) else []
@@ -377,7 +377,7 @@ class _InCore:
             value = step.options.get(name, size) if name in names else size
             if not (isinstance(value, (str, int)) or isinstance(value, Expr)):
                 raise BadOperand(
-                    op=METHODS[type(step)], expected=f"`{name}`: an integer", found=repr(value), loc=step.loc
+                    op=step.method, expected=f"`{name}`: an integer", found=repr(value), loc=step.loc
                 )
             found.append(self.reader.integer(value, step.method, step.loc))
         return found[0], found[1]

@@ -481,9 +481,9 @@ class ExpressionReader:
 
 
 def _capacity(name: str, a: Value, b: Value) -> int | None:
-    """Return the bound of a sum or product of extents and constants, or None."""
+    """Return the positive bound of a sum or product of extents and constants, or None."""
     bounds = [value.capacity if isinstance(value, ScalarValue) else constant_of(value) for value in (a, b)]
     x, y = (bound if isinstance(bound, int) and bound >= 0 else None for bound in bounds)
     if x is None or y is None:
         return None
-    return {"add": x + y, "mul": x * y}.get(name)
+    return {"add": x + y, "mul": x * y}.get(name) or None

@@ -60,6 +60,7 @@ DEFERRED = {
     ("runtime.trace", "advice.registry"),
     ("runtime.runners", "runtime.simulated"),
     ("runtime.runners", "runtime.launched"),
+    ("runtime.dlpack", "targets.cuda.driver"),
     ("runtime.launched", "runtime.explain_launch"),
     ("runtime.launched", "runtime.launch_trace"),
     ("runtime.engine", "lower.lower_workload_to_source"),

@@ -17,7 +17,6 @@ from pto_wsp.errors import UnusableArray, WrongDType, WrongValue
 from pto_wsp.location import Location, argument_location
 from pto_wsp.runtime.gpu_arrays import ForeignMemory, interface_array, on_gpu
 from pto_wsp.support.arrays import is_masked
-from pto_wsp.targets.cuda.driver import find_gpu, gpu_of_address
 from pto_wsp.types.dtype import DTYPES, DType
 
 CPU_DEVICES = {1: "CPU", 3: "CUDA host memory", 11: "ROCm host memory"}
@@ -114,6 +113,8 @@ def as_numpy(
 
 def _by_interface(name: str, value: Any, loc: Location | None) -> np.ndarray:
     """Return an array of the CUDA array interface, after the work that its owner has enqueued for it."""
+    from pto_wsp.targets.cuda.driver import find_gpu, gpu_of_address  # where an array is on a GPU
+
     array, ready = interface_array(name, value, loc)
     if not array.size:
         return array

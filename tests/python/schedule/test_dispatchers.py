@@ -191,7 +191,7 @@ def late_firsts(X: Tensor[f32, "n", 1, 1]):
 
 
 def test_slices_on_their_way_are_bounded() -> None:
-    """While the first task waits, no more than 8,191 slices, of a task each, come behind it."""
+    """While the first task waits, no more than 8,191 slices, of a task each, follow it."""
     program = late_firsts.dispatch(DispatchPolicy.work_steal(2)).compile("cpu")
     program.run(X=np.zeros((20_000, 1, 1), np.float32), workers=2)
     assert program.stats is not None

@@ -324,7 +324,10 @@ def test_the_first_failure_ends_a_run_by_a_calendar() -> None:
         with pytest.raises(KernelFailed, match="a negative number") as caught:
             program.run(**values, calendar=calendar)
         assert "i = 20" in str(caught.value)
-        assert (values["Y"][:20, 0] == values["X"][:20, 0]).all() and (values["Z"] == before).all()
+        assert (values["Y"][:20, 0] == values["X"][:20, 0]).all()
+        # A copy of a row that is complete may have run before the failure.
+        changed = values["Z"] != before
+        assert not changed[[20, 25]].any() and (values["Z"] == values["Y"])[changed].all()
 
 
 def test_simulated_cores_follow_a_calendar() -> None:

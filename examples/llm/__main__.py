@@ -52,15 +52,11 @@ def run(options: argparse.Namespace) -> int:
     )
     engine = Engine(model, drafts=options.drafts)
     options.mask = mask_of(options, text, packed.config)
-    if options.batch is not None:
-        batch(engine, text, options)
-    elif options.serve is not None:
-        serve(engine, text, options)
-    elif options.prompt is not None:
+    if options.mode == "prompt":
         prompt = options.prompt if options.raw else text.conversation([message("user", options.prompt)])
         write(answer(engine, text, prompt, options), began)
     else:
-        converse(engine, text, options)
+        {"batch": batch, "serve": serve, "conversation": converse}[options.mode](engine, text, options)
     return 0
 
 

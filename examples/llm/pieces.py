@@ -70,11 +70,14 @@ def read_pieces(message: bytes) -> Pieces:
     if trainer.get(24) or normalizer.get(5, 1) != 1:
         raise UnknownModel("tokenizer.model: expected spaces as \u2581 before words, found others")
     types = [piece.get(3, NORMAL) for piece in pieces]
-    if USER_DEFINED in types:
-        raise UnknownModel("tokenizer.model: pieces of users are not supported; use a tokenizer.json")
     has_prefix, is_trimmed = (bool(normalizer.get(number, 1)) for number in (3, 4))
     characters, has_bytes = normalizer.get(2, b""), bool(trainer.get(35, 0))
     kind = trainer.get(3, UNIGRAM)
+    if USER_DEFINED in types and (kind != BPE or has_prefix or is_trimmed or characters):
+        raise UnknownModel(
+            "tokenizer.model: pieces of users need a BPE model that leaves texts as they are, found "
+            "unigrams, or a model that changes spaces or characters; use a tokenizer.json"
+        )
     return Pieces(texts, scores, types, kind, has_prefix, is_trimmed, has_bytes, characters)
 
 
@@ -109,7 +112,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 def piece_tokenizer(pieces: Pieces) -> str:
     """Return the text of the `tokenizer.json` of pieces.
 
-    A text after a special token gets the space that a text at the beginning gets.
+    A text after a control piece or a user-defined piece gets the space that a text at the beginning gets.
 
     Raises:
         UnknownModel: another kind of model or of pieces.
@@ -143,7 +146,8 @@ def piece_tokenizer(pieces: Pieces) -> str:
     tokenizer.decoder = decoders.Sequence(parts)
     for kind, is_special in ((CONTROL, True), (USER_DEFINED, False)):
         found = [t for t, of in zip(pieces.texts, pieces.types, strict=True) if of == kind]
-        tokenizer.add_tokens([AddedToken(t, special=is_special, normalized=False) for t in found])
+        has_spaces = not is_special and not pieces.has_prefix  # a prefix would become a part of the piece
+        tokenizer.add_tokens([AddedToken(t, special=is_special, normalized=has_spaces) for t in found])
     return tokenizer.to_str()
 
 

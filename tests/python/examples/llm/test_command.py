@@ -1,4 +1,4 @@
-"""The command line, with real weights where they are installed."""
+"""The command line with real weights, where they are installed, and files of prompts."""
 
 from __future__ import annotations
 
@@ -66,32 +66,6 @@ def test_a_model_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None
 def test_prompts_may_have_adapters(tmp_path: Path) -> None:
     (tmp_path / "prompts.jsonl").write_text('{"prompt": "a"}\n\n{"prompt": "b", "adapter": "x"}\n')
     assert read_prompts(tmp_path / "prompts.jsonl") == [("a", None), ("b", "x")]
-
-
-@pytest.mark.parametrize("given", ["x", "x=", "=x"])
-def test_adapters_without_a_name_or_a_folder(given: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["smollm2", "--adapter", given])
-    assert "expected NAME=FOLDER" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--rope", "yarn"], "expected KIND:FACTOR"),
-        (["--rope", "yarn:x"], "expected KIND:FACTOR"),
-        (["--json", "--ignore-eos"], "exclude each other"),
-        (["--json", "--grammar", "x"], "exclude each other"),
-        (["--use", "x", "--serve", "0"], "requests name their adapters"),
-        (["--batch", "x"], "--batch and --save go together"),
-    ],
-)
-def test_options_that_do_not_go_together(
-    options: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["smollm2", *options])
-    assert says in capsys.readouterr().err
 
 
 @needs_weights

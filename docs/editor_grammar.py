@@ -17,7 +17,7 @@ from pto_wsp.text.modules import HEADER_KEYS
 from pto_wsp.types.dtype import DTYPES
 
 DECLARATIONS = ("func", "attributes", "alloc_tile", "alloc_scalar", "SCHEDULE")
-NATIVE = ("CPP", "ENDCPP", "INCLUDE", "FOLDER", "CONSTANT")
+NATIVE = ("CPP", "ENDCPP", "INCLUDE", "FOLDER", "TARGET", "CONSTANT")
 ATTRIBUTES = (
     *("in", "out", "inout", "tile", "local", "distinct", "columns", "parallel", "seq", "range", "tiles"),
     *("name", "max_range", "min_range", "tile_levels", "label", "after", "workspace", "cost", "bounds"),

@@ -208,6 +208,7 @@ class Native:
         folder: where headers in quotes are looked for.
         constants: values of the kernel's constant parameters, which the text can name.
         order: names of all its parameters, constants among them, as they were declared.
+        targets: the targets that it is written for; none means those that run kernels on a CPU.
         reference: its meaning in numpy: a function of all its parameters that writes outputs in place. Text
             cannot hold it, and it takes no part in equality.
     """
@@ -222,6 +223,7 @@ class Native:
     order: tuple[str, ...] = ()
     reference: Callable[..., object] | None = None
     loc: Location | None = None
+    targets: tuple[str, ...] = ()
 
 
 HEADER = re.compile(r'<[^<>"\n]+>|"[^<>"\n]+"')

@@ -44,6 +44,8 @@ def _native(native: k.Native, out: TextWriter) -> None:
             out.line(f"INCLUDE {header}")
         if native.folder:
             out.line(f"FOLDER {quoted(native.folder)}")
+        for target in native.targets:
+            out.line(f"TARGET {quoted(target)}")
         for name, value in native.constants:
             out.line(f"CONSTANT %{name} = {quoted(value) if isinstance(value, str) else value}")
         for line in native.source.split("\n"):

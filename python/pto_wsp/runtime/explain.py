@@ -532,9 +532,8 @@ def _from_bits(dtype: DType, bits: int) -> Value:
 
 
 def _failed_check(c: _Context) -> Check:
-    if c.kernel.native is None:
-        return c.artifact.checks[c.kernel.name][c.number("check") - 1]
-    return failure_of_native(c.kernel, c.failure)
+    checks = c.artifact.checks[c.kernel.name]
+    return checks[c.number("check") - 1] if checks else failure_of_native(c.kernel, c.failure)
 
 
 def failure_of_native(kernel: KernelFunction, failure: Failure | None) -> Check:

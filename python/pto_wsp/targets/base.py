@@ -292,6 +292,15 @@ class Target(ABC):
         return program.refused()
 
 
+def require_written_for(target: str, kernel: KernelFunction) -> None:
+    """Raise UnsupportedByTarget for a kernel whose C++ is written for other targets."""
+    if kernel.native is None or not kernel.native.targets or target in kernel.native.targets:
+        return
+    what, names = f"the kernel `{kernel.name}` in C++", ", ".join(f"`{n}`" for n in kernel.native.targets)
+    reason = f"its C++ is written for {names}: write the kernel with `pto` instructions"
+    raise UnsupportedByTarget(target=target, what=what, reason=reason, loc=kernel.loc)
+
+
 def table_hash(kernels: Sequence[KernelFunction]) -> int:
     """Return the 64-bit hash over names, parameters, declarations and C++ of a library's kernels."""
     digest = hashlib.sha256("\n".join(map(_signature, kernels)).encode()).digest()

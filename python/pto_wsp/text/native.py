@@ -22,12 +22,10 @@ def read_native(source: Source) -> k.Native:
     while source.first_word() == "INCLUDE":
         text, _ = source.raw()
         includes.append(text.removeprefix("INCLUDE").strip())
-    folder = ""
-    if source.first_word() == "FOLDER":
-        cursor = source.statement()
-        cursor.advance()
-        folder = unquoted(cursor)
-        cursor.end()
+    folder = _quoted_line(source) if source.first_word() == "FOLDER" else ""
+    targets: list[str] = []
+    while source.first_word() == "TARGET":
+        targets.append(_quoted_line(source))
     constants: list[tuple[str, object]] = []
     while source.first_word() == "CONSTANT":
         constants.append(_constant(source.statement()))
@@ -36,7 +34,16 @@ def read_native(source: Source) -> k.Native:
     brace = source.statement()
     brace.expect("}")
     brace.end()
-    return k.Native(text, entry, tuple(includes), folder, tuple(constants), order, None, loc)
+    return k.Native(text, entry, tuple(includes), folder, tuple(constants), order, None, loc, tuple(targets))
+
+
+def _quoted_line(source: Source) -> str:
+    """Read a line of a word and a text in quotes; return the text."""
+    cursor = source.statement()
+    cursor.advance()
+    found = unquoted(cursor)
+    cursor.end()
+    return found
 
 
 def _text(source: Source) -> tuple[str, Location | None]:

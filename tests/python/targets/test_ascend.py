@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,17 +18,23 @@ from pto_wsp.errors import CannotRun, CompileError, TilesTooLarge, UnsupportedBy
 from pto_wsp.ir.module import Module
 from pto_wsp.isa.table import TABLE
 from pto_wsp.lang.kernel.kernel import Kernel
+from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
+from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.targets import registry
 from pto_wsp.targets.ascend.generation import A2A3, A5
 from pto_wsp.targets.ascend.hazards import LOAD, STORE, VECTOR, FlagPlanner, Touched
+from pto_wsp.targets.ascend.interface import INTERFACE, VERSIONS, interface_names
 from pto_wsp.targets.ascend.kernel import write_kernel
 from pto_wsp.targets.ascend.target import AscendTarget
 from pto_wsp.targets.ascend.templates import TEMPLATES, Unsupported
+from pto_wsp.targets.base import Enforced, Idle, Refused
+from pto_wsp.targets.schedules import support
 from tests.ascend.standin.build import HERE as SIMULATED
 from tests.ascend.standin.build import StandIn, StandInTarget, build
 from tests.golden import Golden
 from tests.python.targets.ctypes_abi import Library
+from tests.python.targets.test_ascend_cube import decode
 from tests.python.targets.test_cpu_rows import Case, check, make, variants
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
@@ -98,6 +105,77 @@ def test_the_folder_is_golden(name: str, tmp_path: Path, golden: Golden) -> None
     layers.compile(name).export(tmp_path / "out")
     for path in ("kernels/k_softmax.cpp", "README.md", "manifest.json", "device.cmake"):
         golden(f"{name}/{path}", (tmp_path / "out" / path).read_text())
+
+
+@cache
+def emitted_texts() -> tuple[str, ...]:
+    """What is emitted for kernels of every row, for both kinds of cores."""
+    target = target_of("ascend_a2a3")
+    kernels = [make(*item) for item in rows_of(target).items()]
+    trees = [target.emit(m).files for m in (Module("rows", tuple(kernels)), decode.trace().module)]
+    return tuple(
+        text
+        for files in trees
+        for path, text in files.items()
+        if path.endswith(("cpp", "hpp")) and "include" not in path
+    )
+
+
+def test_every_name_of_the_library_is_in_the_table_of_versions() -> None:
+    """Each version spells it alike, or the emitted header defines it."""
+    used = set[str]().union(*map(interface_names, emitted_texts()))
+    assert used <= INTERFACE.keys()
+    assert {"TADD", "TMATMUL_ACC", "RoundMode::CAST_TRUNC", "PIPE_FIX", "EVENT_ID1"} <= used
+    for name in used:
+        row = INTERFACE[name]
+        assert set(row.spellings) == {name} or row.note, name
+        assert len(row.spellings) == len(VERSIONS)
+
+
+def test_the_table_of_versions_has_no_name_that_nothing_uses() -> None:
+    used = set[str]().union(*map(interface_names, emitted_texts()))
+    assert INTERFACE.keys() - used <= {f"NPUArch::{A5.arch}"}
+
+
+@workload
+def gates(X: Tensor[f16, "n", 16, COLS], Y: Tensor[f16, "n", 16, COLS]):
+    for i in P("n"):
+        gated[i](x=X[i], gate=X[i], y=Y[i])
+
+
+def test_the_readme_names_what_was_not_checked() -> None:
+    """Conversions use a name that no description of the library has; other kernels do not."""
+    target = target_of("ascend_a2a3")
+    page = target.emit(gates.trace().module).files["README.md"]
+    assert "- `RoundMode::CAST_RINT`" in page and "were not checked" in page
+    assert "were not checked" not in target.emit(layers.trace().module).files["README.md"]
+
+
+# --- schedules ---
+
+HELD = {"deps = infer_tensor_map_exact"}
+WITHOUT_EFFECT = {"dispatch": "work_steal", "ready": "work_steal", "start": "immediate", "streams": "off"}
+WITHOUT_EFFECT |= {"interleave": "off", "load_balance": "off", "timing": "immediate", "concurrent": "off"}
+WITHOUT_EFFECT |= {"pools": "single", "trace": "off", "calendar": "off"}
+
+
+@pytest.mark.parametrize("name", ["ascend_a2a3", "ascend_a5"])
+def test_what_each_policy_is_on_the_device(name: str) -> None:
+    for kind in DIRECTIVES.values():
+        for policy in kind.policies.values():
+            found = support(name, policy)
+            if f"{policy.kind} = {policy.name}" in HELD:
+                assert found == Enforced()
+            elif kind.kind == "stores" or WITHOUT_EFFECT.get(kind.kind) == policy.name:
+                assert found == Idle()
+            else:
+                assert isinstance(found, Refused) and found.reason, policy.name
+
+
+def test_a_policy_that_the_device_does_not_keep_is_refused() -> None:
+    scheduled = layers.dispatch(DispatchPolicy.round_robin(2))
+    with pytest.raises(UnsupportedByTarget, match="one control core expands all tasks"):
+        scheduled.compile("ascend_a2a3")
 
 
 @kernel

@@ -320,6 +320,7 @@ def kernel(
     cpp_tu_path: PathText | None = None,
     cpp_includes: Sequence[str] = (),
     reference: Callable[..., object] | None = None,
+    targets: Sequence[str] = (),
     workspace: Amount | None = None,
     core: Literal["any", "vector", "cube", "mixed"] = "any",
     block_dim: int = 1,
@@ -335,6 +336,7 @@ def kernel(
     cpp_tu_path: PathText | None = None,
     cpp_includes: Sequence[str] = (),
     reference: Callable[..., object] | None = None,
+    targets: Sequence[str] = (),
     workspace: Amount | None = None,
     core: str = "any",
     block_dim: int = 1,
@@ -352,6 +354,8 @@ def kernel(
         cpp_includes: headers of the C++, `"mine.hpp"` or `"<cmath>"`.
         reference: what a kernel in C++ means: a numpy function of the same parameters that writes outputs in
             place. The target `interp` runs it.
+        targets: names of the targets that the C++ is written for, `("ascend_a2a3",)`. Other targets refuse
+            the kernel. By default the C++ is for targets that run kernels on a CPU.
         workspace: bytes of memory that a task of a kernel in C++ gets as `context.workspace`: a function of
             the task's arguments, `p.n` for a scalar and `p.x.rows` for an extent of a view.
         core: the kind of core that the kernel wants. Each core of a CPU is of every kind.
@@ -370,7 +374,7 @@ def kernel(
         `@kernel` before `def scale(x: In[Tile[8, 64, f32]], y: Out[Tile[8, 64, f32]]): pto.store(y, x * 2)`.
     """
     frame = sys._getframe(1)
-    cpp = CppOptions(cpp_src, cpp_body_path, cpp_tu_path, cpp_includes, reference)
+    cpp = CppOptions(cpp_src, cpp_body_path, cpp_tu_path, cpp_includes, reference, targets)
     declaration = KernelOptions(workspace, core, block_dim, cost, name)
 
     def make(inner: object) -> Kernel:

@@ -47,6 +47,7 @@ class CppOptions:
     cpp_tu_path: PathText | None = None
     cpp_includes: Sequence[str] = ()
     reference: Callable[..., object] | None = None
+    targets: Sequence[str] = ()
 
     @property
     def given(self) -> list[str]:
@@ -87,6 +88,7 @@ def read_native(
         order=tuple(p.name for p in params),
         reference=options.reference,
         loc=loc,
+        targets=reader.targets(),
     )
 
 
@@ -107,6 +109,7 @@ def native_function(
         native.order,
         native.reference,
         native.loc,
+        native.targets,
     )
     function = KernelFunction(name, params, loc=loc, native=text)
     native_cycles(function)  # an error here, and not when the kernel is simulated
@@ -120,7 +123,7 @@ class _Reader:
 
     def require_plain(self) -> None:
         """Refuse what only kernels in C++ have."""
-        for name in ("cpp_includes", "reference"):
+        for name in ("cpp_includes", "reference", "targets"):
             if getattr(self.options, name):
                 raise self.bad(f"`{name}` belongs to kernels in C++", "cpp_src or a path", f"`{name}` alone")
 
@@ -155,6 +158,12 @@ class _Reader:
             if not HEADER.fullmatch(header):
                 raise self.bad("an include is not a header", '"mine.hpp" or "<cmath>"', header)
         return found
+
+    def targets(self) -> tuple[str, ...]:
+        names = self.options.targets
+        if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+            raise self.bad("`targets` is not a list of names", '("ascend_a2a3",)', repr(names))
+        return tuple(names)
 
     # --- the text ---
 

@@ -159,7 +159,7 @@ AICORE inline T scalar_max(T a, T b) {
 
 /// The element of an integer view at the given indices; outside of the view, or of i64, is a failure.
 template <class T, class... Indices>
-AICORE inline int64_t view_element(const GLOBAL View& view, bool& failed, Indices... indices) {
+AICORE inline int64_t scalar_element(const GLOBAL View& view, bool& failed, Indices... indices) {
   const int64_t at[] = {indices...};
   int64_t offset = 0;
   for (int d = 0; d < int(sizeof...(indices)); ++d) {
@@ -213,6 +213,17 @@ AICORE inline Part<T> part(const Window<T>& from, int64_t row, int64_t rows, int
   GLOBAL T* data = from.data + (from.index ? from.index[row] : row) * from.stride + col;
   return Part<T>(data, Shape<1, 1, 1, -1, -1>(rows, cols), Stride<1, 1, 1, -1, 1>(from.stride));
 }
+
+/// A tensor argument of a kernel in C++: strides count elements.
+template <class T, int kRank>
+struct TensorView {
+  GLOBAL T* data;
+  int64_t shape[kRank > 0 ? kRank : 1], stride[kRank > 0 ? kRank : 1];
+
+  AICORE explicit TensorView(const GLOBAL View& view) : data((GLOBAL T*)view.data) {
+    for (int d = 0; d < kRank; ++d) shape[d] = view.shape[d], stride[d] = view.stride[d];
+  }
+};
 
 // --- vector cores ---
 

@@ -11,6 +11,7 @@ from pto_wsp.targets.ascend.caller import CallerCode
 from pto_wsp.targets.ascend.core import CoreCode, write_code
 from pto_wsp.targets.ascend.cube import CubeCode
 from pto_wsp.targets.ascend.generation import Generation
+from pto_wsp.targets.ascend.native import NativeCode, write_native
 from pto_wsp.targets.ascend.split import CUBE, Phase, split_cores
 from pto_wsp.targets.ascend.templates import TEMPLATES, Unsupported
 from pto_wsp.targets.ascend.vector import VectorCode
@@ -22,11 +23,13 @@ class Part:
     """A function of one kind of core."""
 
     phase: Phase
-    code: CoreCode
+    code: CoreCode | NativeCode
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes of each memory of the core that it uses."""
+        """Bytes of each memory of the core that it uses; nothing is known of C++."""
+        if isinstance(self.code, NativeCode):
+            return {}
         if isinstance(self.code, CubeCode):
             places = self.code.memory
             return {"l1_bytes": places.l1_bytes, "l0c_bytes": places.l0c_bytes}
@@ -67,6 +70,9 @@ def write_kernel(kernel: KernelFunction, generation: Generation, taken: Collecti
         TilesTooLarge: its tiles do not fit the memories of a core.
         UnsupportedByTarget: it holds what the generation refuses.
     """
+    if kernel.native is not None:
+        part = Part(Phase(kernel, kernel.unit), write_native(kernel, generation))
+        return AscendKernel(kernel, (part,), None)
     _require_templates(kernel, generation)
     split = split_cores(kernel, taken)
     kinds = [CubeCode if phase.core == CUBE else VectorCode for phase in split.phases]

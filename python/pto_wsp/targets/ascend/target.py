@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pto_wsp.errors import UnsupportedByTarget
+from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.targets.ascend.generation import GENERATIONS, Generation
 from pto_wsp.targets.ascend.kernel import write_kernel
+from pto_wsp.targets.ascend.policies import support
 from pto_wsp.targets.ascend.tree import program
-from pto_wsp.targets.base import Enforced, SourceTree, Target
+from pto_wsp.targets.base import SourceTree, Support, Target
 from pto_wsp.targets.cpu.emit import MAX_RANK
 from pto_wsp.targets.cpu.tree import portable
 from pto_wsp.types.space import Space
@@ -38,24 +40,32 @@ class AscendTarget(Target):
         """Raise UnsupportedByTarget for the first thing in the kernels of `module` that is refused."""
         for kernel in module.kernels:
             self._check_kernel(kernel)
-            if kernel.body is not None:
+            if kernel.body is not None or kernel.native is not None:
                 write_kernel(kernel, self.generation)
+        self._require_no_workspace(module)
 
     def emit(self, module: Module) -> SourceTree:
         """Return a folder with one file per kernel, and a program that simulates them on the host."""
         module = portable(module)
         for kernel in module.kernels:
             self._check_kernel(kernel)
+        self._require_no_workspace(module)
         return program(module, self.generation)
 
-    def policies(self, policy: Policy[..., Directive]) -> Enforced:
-        """Enforce: the engine, which the program contains, does what every directive says."""
-        return Enforced()
+    def policies(self, policy: Policy[..., Directive]) -> Support:
+        """Return what the device makes of a directive."""
+        return support(policy)
+
+    def _require_no_workspace(self, module: Module) -> None:
+        for workload in module.workloads:
+            for task in w.tasks(workload.body):
+                if task.workspace is not None:
+                    reason = "declare a tensor of the workload instead, and pass a part of it"
+                    raise UnsupportedByTarget(
+                        target=self.name, what="a workspace of a task", reason=reason, loc=task.loc
+                    )
 
     def _check_kernel(self, kernel: KernelFunction) -> None:
-        if kernel.native is not None:
-            reason = "write it with `pto` instructions, or use another target"
-            raise self._refused(f"the kernel `{kernel.name}` in C++", reason, kernel)
         for param in kernel.views:
             dims = param.type.dims if isinstance(param.type, ViewType) else (0, 0)
             if dims is None or param.type.dtype is None:

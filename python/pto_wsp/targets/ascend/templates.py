@@ -119,10 +119,6 @@ for _name in ("sum", "max", "min"):
         TEMPLATES[_line + _name] = Method("reduce")
 
 ROUND_MODES = {
-    "rint": "RoundMode::CAST_RINT",
-    "round": "RoundMode::CAST_ROUND",
-    "floor": "RoundMode::CAST_FLOOR",
-    "ceil": "RoundMode::CAST_CEIL",
-    "trunc": "RoundMode::CAST_TRUNC",
+    mode: f"RoundMode::CAST_{mode.upper()}" for mode in ("rint", "round", "floor", "ceil", "trunc")
 }
-"""Names of the library for the modes of `cast`."""
+"""Names of the library for the modes of `cast`; `interface.py` says that they are not verified."""

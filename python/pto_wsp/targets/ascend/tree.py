@@ -11,7 +11,9 @@ from pto_wsp.support.record import replace
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.ascend.generation import Generation
 from pto_wsp.targets.ascend.header import TILES, VIEWS
+from pto_wsp.targets.ascend.interface import unverified
 from pto_wsp.targets.ascend.kernel import AscendKernel, Part, write_kernel
+from pto_wsp.targets.ascend.native import NativeCode
 from pto_wsp.targets.ascend.split import CUBE, VECTOR
 from pto_wsp.targets.base import Check, SourceTree, table_hash
 from pto_wsp.targets.c_style.spelling import function_name
@@ -37,7 +39,7 @@ def program(module: Module, generation: Generation) -> SourceTree:
     library = _library(module.kernels, codes, generation)
 
     def build_files(module: Module, library: Library) -> Mapping[str, str]:
-        return _build_files(module, codes, generation)
+        return _build_files(module, codes, generation, unverified([library.source, *own.values()]))
 
     tree = program_tree(generation.name, module, library, build_files, has_walk=True)
     files = {path: text for path, text in tree.files.items() if path != "parts.cpp"}
@@ -81,8 +83,11 @@ def _device_file(whole: AscendKernel, part: Part) -> str:
     sizes = ", ".join(
         f"{size} of {memory.removesuffix('_bytes').upper()}" for memory, size in part.memory.items()
     )
-    out.line(f"// Bytes: {sizes}.")
+    if sizes:
+        out.line(f"// Bytes: {sizes}.")
     out.line('#include "ascend.hpp"')
+    for line in part.code.includes if isinstance(part.code, NativeCode) else ():
+        out.line(line)
     out.line()
     out.line("namespace ascend {")
     return f"""{out}{part.code.out}{_numbers(name, part.code.checks)}}}  // namespace ascend
@@ -194,8 +199,21 @@ folder has no program that submits tasks on the device: that is not supported ye
 """
 
 
+def _unchecked_names(names: Sequence[str]) -> str:
+    """Return the paragraph of the README about names of the library that are guesses."""
+    if not names:
+        return ""
+    listed = "\n".join(f"- `{name}`" for name in names)
+    return f"""
+These names were not checked against any version of the PTO library. If the compiler does not know one,
+replace it in `kernels/`:
+
+{listed}
+"""
+
+
 def _build_files(
-    module: Module, codes: Mapping[str, AscendKernel], generation: Generation
+    module: Module, codes: Mapping[str, AscendKernel], generation: Generation, guesses: Sequence[str]
 ) -> Mapping[str, str]:
     name = command_name(module)
     text = BuildText(
@@ -203,7 +221,7 @@ def _build_files(
         needs="CMake 3.16 or newer, g++ or clang++, and the PTO library",
         commands=("cmake -B build -DPTO_ISA_ROOT=$PTO_ISA_ROOT", "cmake --build build"),
         command=f"build/{name}",
-        notes=_NOTES,
+        notes=_NOTES + _unchecked_names(guesses),
         files=(
             "| `kernels/` | one file per kernel, for the device and the host |",
             "| `callers/` | one file per kernel that needs cube cores and vector cores |",

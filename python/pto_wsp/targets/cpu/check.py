@@ -5,6 +5,7 @@ from __future__ import annotations
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import Instr, KernelFunction, Param, walk_statements
 from pto_wsp.location import Location
+from pto_wsp.targets.base import require_written_for
 from pto_wsp.targets.c_style.spelling import INTEGERS
 from pto_wsp.targets.cpu.emit import MAX_RANK
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, Unsupported
@@ -14,6 +15,7 @@ from pto_wsp.types.tile import ScalarType, ViewType
 
 def check_kernel(kernel: KernelFunction, target: str) -> None:
     """Raise UnsupportedByTarget for the first thing in a kernel that is refused, in the name of `target`."""
+    require_written_for(target, kernel)
     for param in kernel.params:
         _check_param(param, kernel.native is not None, target)
     for name, tile in kernel.tiles:

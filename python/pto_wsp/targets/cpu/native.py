@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pto_wsp.errors import CppError
@@ -74,7 +74,7 @@ def make_unit(kernel: KernelFunction) -> TranslationUnit:
     for header in native.includes:
         out.line(f"#include {header}")
     if native.entry:
-        _write_text(native, out)
+        write_text(native, out)
         out.line("namespace pto::wsp::tile {")
         function = f"::{native.entry}"
     else:
@@ -83,15 +83,15 @@ def make_unit(kernel: KernelFunction) -> TranslationUnit:
         parameters = [f"[[maybe_unused]] {p}" for p in _declared(kernel)]
         out.line(f"static void {function}({', '.join(parameters)}) {{")
         for name, value in native.constants:
-            out.line(f"[[maybe_unused]] {_constant(name, value)}")
-        _write_text(native, out)
+            out.line(f"[[maybe_unused]] {constant(name, value, ELEMENTS)}")
+        write_text(native, out)
         out.line("}")
     _write_entry(kernel, function, out)
     out.line("}  // namespace pto::wsp::tile")
     return TranslationUnit(kernel, str(out))
 
 
-def _write_text(native: Native, out: TextWriter) -> None:
+def write_text(native: Native, out: TextWriter) -> None:
     """Write the user's text so that the compiler, and `__LINE__`, know its places."""
     if native.loc is not None:
         out.line(f"#line {native.loc.line} {c_string(native.loc.file)}")
@@ -152,9 +152,10 @@ def _view_type(role: str, dtype: DType, rank: int) -> str:
     return f"TensorView<{constness}{ELEMENTS[dtype.name]}, {rank}>"
 
 
-def _constant(name: str, value: object) -> str:
+def constant(name: str, value: object, elements: Mapping[str, str]) -> str:
+    """Return the declaration of a constant parameter; `elements` are the types of elements."""
     if isinstance(value, DType):
-        return f"typedef {ELEMENTS[value.name]} {name};"
+        return f"typedef {elements[value.name]} {name};"
     return f"constexpr auto {name} = {_constant_value(value)};"
 
 

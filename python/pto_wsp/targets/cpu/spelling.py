@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,9 +36,14 @@ def c_string(text: str) -> str:
 
 
 class CppSpelling(Spelling):
-    """C++17 with the tile library."""
+    """C++17 with the tile library.
+
+    Attributes:
+        functions: what the names of scalar operations begin with.
+    """
 
     target = "cpu"
+    functions: ClassVar[str] = "scalar::"
     unused = "[[maybe_unused]] "
     view = "const View&"
     zero = "{}"
@@ -55,13 +61,13 @@ class CppSpelling(Spelling):
 
     def call(self, op: str, arguments: Sequence[str], failed: str) -> str:
         """Return a call of a function of scalar.hpp."""
-        return f"scalar::{op}({', '.join([*arguments, failed] if failed else arguments)})"
+        return f"{self.functions}{op}({', '.join([*arguments, failed] if failed else arguments)})"
 
     def element(self, expr: Element | TileElement, kind: str, places: Sequence[str], failed: str) -> str:
         """Return a call of `element` of scalar.hpp."""
         if isinstance(expr, TileElement):
-            return f"scalar::element({', '.join([tile_name(expr.name), failed, *places])})"
-        return f"scalar::element<{kind}>({', '.join([view_name(expr.name), failed, *places])})"
+            return f"{self.functions}element({', '.join([tile_name(expr.name), failed, *places])})"
+        return f"{self.functions}element<{kind}>({', '.join([view_name(expr.name), failed, *places])})"
 
     def failed(self, number: int, values: Sequence[str]) -> str:
         """Return a call of `failed` of monitor.hpp, which keeps the values."""

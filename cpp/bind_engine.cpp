@@ -407,14 +407,14 @@ class PythonExecutable {
 
   sim::SimResult simulate(nb::tuple arrays, nb::tuple scalars, sched::RunOptions options,
                           const sim::Machine& machine, nb::object find,
-                          std::vector<std::vector<bool>> matters, std::vector<int64_t> flushed,
-                          bool records_times, std::vector<double> latencies,
+                          std::vector<std::vector<bool>> matters, const python::PlaceNumbers& places,
+                          std::vector<int64_t> flushed, bool records_times, std::vector<double> latencies,
                           std::shared_ptr<sched::Calendar> calendar) {
     options.is_interrupted = &is_signalled;
     options.calendar = std::move(calendar);
     const python::BoundArrays bound(arrays);
     const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
-    python::PythonCosts costs(std::move(find), std::move(matters), *library_);
+    python::PythonCosts costs(std::move(find), std::move(matters), places, *library_);
     const ActiveCalls::Call call;
     try {
       const nb::gil_scoped_release released;
@@ -443,11 +443,12 @@ class PythonExecutable {
 
   nb::tuple make_simulated_calendar(nb::tuple arrays, nb::tuple scalars, sched::RunOptions options,
                                     const sim::Machine& machine, nb::object find,
-                                    std::vector<std::vector<bool>> matters) {
+                                    std::vector<std::vector<bool>> matters,
+                                    const python::PlaceNumbers& places) {
     options.is_interrupted = &is_signalled;
     const python::BoundArrays bound(arrays);
     const std::vector<std::optional<int64_t>> symbols = to_symbols(scalars);
-    python::PythonCosts costs(std::move(find), std::move(matters), *library_);
+    python::PythonCosts costs(std::move(find), std::move(matters), places, *library_);
     const ActiveCalls::Call call;
     std::optional<MadeCalendar> made;
     {
@@ -573,12 +574,13 @@ void bind_engine(nb::module_& module) {
            nb::arg("time_limit_ns") = 0, nb::arg("earlier").none() = nb::none(),
            nb::arg("calendar").none() = nb::none())
       .def("simulate", &PythonExecutable::simulate, nb::arg("arrays"), nb::arg("scalars"), nb::arg("options"),
-           nb::arg("machine"), nb::arg("find"), nb::arg("matters"), nb::arg("flushed"),
+           nb::arg("machine"), nb::arg("find"), nb::arg("matters"), nb::arg("places"), nb::arg("flushed"),
            nb::arg("records_times"), nb::arg("latencies"), nb::arg("calendar").none() = nb::none())
       .def("make_calendar", &PythonExecutable::make_calendar, nb::arg("arrays"), nb::arg("scalars"),
            nb::arg("workers"), nb::arg("options"))
       .def("make_simulated_calendar", &PythonExecutable::make_simulated_calendar, nb::arg("arrays"),
-           nb::arg("scalars"), nb::arg("options"), nb::arg("machine"), nb::arg("find"), nb::arg("matters"))
+           nb::arg("scalars"), nb::arg("options"), nb::arg("machine"), nb::arg("find"), nb::arg("matters"),
+           nb::arg("places"))
       .def("cancel", &PythonExecutable::cancel);
   nb::class_<PythonRun>(module, "Run")
       .def("wait", &PythonRun::wait)

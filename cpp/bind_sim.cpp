@@ -15,9 +15,14 @@ using namespace pto::wsp;
 
 namespace pto::wsp::python {
 
-PythonCosts::PythonCosts(nb::object find, std::vector<std::vector<bool>> matters,
+PythonCosts::PythonCosts(nb::object find, std::vector<std::vector<bool>> matters, const PlaceNumbers& places,
                          const KernelLibrary& library)
-    : find_(std::move(find)), matters_(std::move(matters)), library_(library) {}
+    : find_(std::move(find)), matters_(std::move(matters)), library_(library) {
+  for (const auto& kernel : places) {
+    places_.emplace_back();
+    for (const auto& [scalars, views] : kernel) places_.back().push_back({scalars, views});
+  }
+}
 
 sim::TaskCost PythonCosts::find(uint32_t kernel, const View* views, const Scalar* scalars) {
   const nb::gil_scoped_acquire acquired;
@@ -33,6 +38,8 @@ sim::TaskCost PythonCosts::find(uint32_t kernel, const View* views, const Scalar
 }
 
 bool PythonCosts::matters(uint32_t kernel, uint32_t scalar) const { return matters_[kernel][scalar]; }
+
+const std::vector<sim::Place>& PythonCosts::places(uint32_t kernel) const { return places_[kernel]; }
 
 }  // namespace pto::wsp::python
 

@@ -564,6 +564,7 @@ class Executable:
         machine: SimMachine,
         find: Callable[[int, list[tuple[int, ...]], list[int]], SimCost],
         matters: list[list[bool]],
+        places: list[list[tuple[list[int], list[int]]]],
     ) -> tuple[Calendar, RunRecord]:
         """Return a calendar for the cores of a machine; the parameters are those of `simulate`."""
 
@@ -575,6 +576,7 @@ class Executable:
         machine: SimMachine,
         find: Callable[[int, list[tuple[int, ...]], list[int]], SimCost],
         matters: list[list[bool]],
+        places: list[list[tuple[list[int], list[int]]]],
         flushed: list[int],
         records_times: bool,
         latencies: list[float],
@@ -589,6 +591,8 @@ class Executable:
             machine: the machine.
             find: the cost of a call, from its kernel, the shapes of views and the bits of scalars.
             matters: per kernel and scalar, whether its cost depends on it.
+            places: per kernel and view, the numbers of the scalars and of the views that decide which part
+                of it is moved; an empty list for a kernel that moves its views as a whole.
             flushed: what flush points read.
             records_times: write down each task, however many there are.
             latencies: per tensor of a network, cycles from a send to its receipt.

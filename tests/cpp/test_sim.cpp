@@ -5,6 +5,7 @@
 #include <random>
 
 #include "check.hpp"
+#include "pto/wsp/sim/regions.hpp"
 #include "pto/wsp/sim/simulator.hpp"
 
 namespace test_sim {
@@ -94,7 +95,8 @@ TEST(a_core_keeps_what_it_used_until_another_core_stores_it) {
   machine.own_bytes = 200;
   Caches caches;
   caches.begin(machine);
-  const std::vector<Use> load = {{1, 100}}, store = {{1, 100, true}}, others = {{2, 100}, {3, 100}};
+  const std::vector<Use> load = {{1, 100, 100}}, store = {{1, 100, 100, true}},
+                         others = {{2, 100, 100}, {3, 100, 100}};
   CHECK_EQ(caches.move(1, 0, load, 0).gm_bytes, 100u);
   CHECK_EQ(caches.move(1, 0, load, 7).shared_bytes, 7u);  // a spill goes past it
   const Moved second = caches.move(1, 1, load, 0);
@@ -117,13 +119,105 @@ TEST(transfers_that_end_together_end_in_the_order_of_tasks) {
 TEST(a_cache_drops_what_was_used_least_recently) {
   RegionCache cache;
   cache.begin(300);
-  for (const uint64_t region : {1, 2, 3}) CHECK(!cache.use(region, 100));
-  CHECK(cache.use(1, 100));
-  CHECK(!cache.use(4, 100));  // drops 2
-  CHECK(cache.use(3, 100));
-  CHECK(!cache.use(2, 100));
-  CHECK(!cache.use(9, 301));  // never fits, and drops nothing
-  CHECK(cache.use(2, 100));
+  for (const uint64_t region : {1, 2, 3}) CHECK_EQ(cache.use(region, 100), 0u);
+  CHECK_EQ(cache.use(1, 100), 100u);
+  CHECK_EQ(cache.use(4, 100), 0u);  // drops 2
+  CHECK_EQ(cache.use(3, 100), 100u);
+  CHECK_EQ(cache.use(2, 100), 0u);
+  CHECK_EQ(cache.use(9, 301), 0u);  // never fits, and drops nothing
+  CHECK_EQ(cache.use(2, 100), 100u);
+}
+
+TEST(a_cache_holds_the_front_of_a_region_that_grows) {
+  RegionCache cache;
+  cache.begin(300);
+  CHECK_EQ(cache.use(1, 100), 0u);
+  CHECK_EQ(cache.use(2, 100), 0u);
+  CHECK_EQ(cache.use(1, 60), 60u);
+  CHECK_EQ(cache.use(1, 250), 100u);  // drops 2
+  CHECK_EQ(cache.use(1, 250), 250u);
+  CHECK_EQ(cache.use(1, 301), 250u);  // never fits
+  CHECK_EQ(cache.use(2, 50), 0u);
+  CHECK_EQ(cache.use(1, 250), 250u);
+
+  Machine machine;
+  machine.cores = {1};
+  machine.l2_bytes = 1000;
+  Caches caches;
+  caches.begin(machine);
+  caches.move(0, 0, {{1, 100, 100}}, 0);
+  const Moved twice = caches.move(0, 0, {{1, 800, 400}}, 0);  // reads 400 bytes twice
+  CHECK_EQ(twice.gm_bytes, 600u);
+  CHECK_EQ(twice.misses, 1u);
+}
+
+namespace {
+
+/// The regions of the first view of a call with two i32 views and one scalar.
+std::vector<uint64_t> regions_of(const View& view, const std::vector<Place>& places = {}, int64_t scalar = 0,
+                                 void* table = nullptr) {
+  ParamInfo params[2] = {};
+  params[0].dtype = params[1].dtype = DType::i32;
+  params[0].rank = 2;
+  params[1].rank = 1;
+  KernelInfo kernel = {};
+  kernel.num_views = 2;
+  kernel.params = params;
+  const View views[2] = {view, {table, {1}, {1}, nullptr}};
+  Scalar scalars[1];
+  scalars[0].i64 = scalar;
+  std::vector<Use> uses;
+  Regions(kernel, views, scalars, places).add(0, 64, 0, uses);
+  std::vector<uint64_t> found;
+  for (const Use& use : uses) found.push_back(use.region);
+  return found;
+}
+
+}  // namespace
+
+TEST(regions_are_told_apart_by_where_they_lie) {
+  int32_t data[64 * 64];
+  const std::vector<View> distinct = {
+      {data, {64, 64}, {64, 1}, nullptr},           // all
+      {data + 1, {64, 64}, {64, 1}, nullptr},       // another offset
+      {data, {64, 1}, {64, 1}, nullptr},            // a column
+      {data, {64, 16}, {64, 1}, nullptr},           // columns
+      {data, {64, 32}, {64, 1}, nullptr},           // more columns
+      {data, {64, 16}, {128, 1}, nullptr},          // of every other row
+      {data + 64 * 16, {16, 64}, {64, 1}, nullptr}  // other rows
+  };
+  std::vector<uint64_t> found;
+  for (const View& view : distinct) found.push_back(regions_of(view).at(0));
+  std::sort(found.begin(), found.end());
+  CHECK(std::unique(found.begin(), found.end()) == found.end());
+  // The front of a region is the same data, and so is the same memory of another shape.
+  const uint64_t all = regions_of(distinct[0]).at(0);
+  CHECK_EQ(regions_of({data, {16, 64}, {64, 1}, nullptr}).at(0), all);
+  CHECK_EQ(regions_of({data, {1, 64}, {64, 1}, nullptr}).at(0), all);
+  CHECK_EQ(regions_of({data, {128, 32}, {32, 1}, nullptr}).at(0), all);
+  CHECK_EQ(regions_of({data, {8, 16}, {64, 1}, nullptr}).at(0), regions_of(distinct[3]).at(0));
+}
+
+TEST(rows_of_a_row_set_are_regions_of_their_own) {
+  int32_t data[64 * 64];
+  const int32_t one[] = {3, 5, 9}, two[] = {9, 4};
+  const auto found = regions_of({data, {3, 64}, {64, 1}, one});
+  const auto other = regions_of({data, {2, 64}, {64, 1}, two});
+  CHECK_EQ(found.size(), 3u);
+  CHECK_EQ(found[2], other[0]);
+  CHECK(found[1] != other[1]);
+  CHECK_EQ(found[0], regions_of({data + 3 * 64, {1, 64}, {64, 1}, nullptr}).at(0));
+}
+
+TEST(what_a_kernel_picks_of_a_view_is_told_apart) {
+  int32_t data[64 * 64], tables[2];
+  const View view = {data, {64, 64}, {64, 1}, nullptr};
+  const std::vector<Place> by_both = {{{0}, {1}}, {}}, whole = {{}, {}};
+  const uint64_t first = regions_of(view, by_both, 0, &tables[0]).at(0);
+  CHECK(regions_of(view, by_both, 1, &tables[0]).at(0) != first);
+  CHECK(regions_of(view, by_both, 0, &tables[1]).at(0) != first);
+  CHECK_EQ(regions_of(view, by_both, 0, &tables[0]).at(0), first);
+  CHECK_EQ(regions_of(view, whole, 0, &tables[0]).at(0), regions_of(view, whole, 1, &tables[1]).at(0));
 }
 
 TEST(a_cache_is_like_a_list) {
@@ -136,7 +230,7 @@ TEST(a_cache_is_like_a_list) {
     const uint64_t number = random() % 400, region = number * 0x9E3779B97F4A7C15u, bytes = 1 + number % 97;
     const auto found =
         std::find_if(model.begin(), model.end(), [&](const auto& each) { return each.first == region; });
-    CHECK_EQ(cache.use(region, bytes), found != model.end());
+    CHECK_EQ(cache.use(region, bytes), found != model.end() ? bytes : 0);
     if (found != model.end()) {
       model.splice(model.begin(), model, found);
       continue;
@@ -220,6 +314,29 @@ TEST(a_window_stalls_dispatchers_and_lets_the_oldest_task_pass) {
   CHECK_EQ(result.stalled[0], 50.0);
 }
 
+TEST(a_window_bounds_the_tasks_of_all_dispatchers) {
+  for (const uint64_t window : {1, 2, 3, 7}) {
+    for (const uint32_t dispatchers : {1u, 2u, 5u}) {
+      Tasks tasks;
+      for (int i = 0; i < 40; ++i)
+        tasks.add(10 + i * 7 % 13,
+                  i % 3 == 2 ? std::vector<uint64_t>{uint64_t(i - 2)} : std::vector<uint64_t>{});
+      sched::PolicyOptions options;
+      options.window = window;
+      Machine machine = machine_of(8, 1);
+      machine.dispatchers = dispatchers;
+      const SimResult result = tasks.run(machine, options);
+      for (const TaskTime& at : result.times) {
+        size_t under_way = 0;
+        for (const TaskTime& other : result.times) under_way += other.made <= at.made && at.made < other.end;
+        CHECK(under_way <= window);
+      }
+      if (window > 1) continue;
+      for (size_t i = 1; i < 40; ++i) CHECK(result.times[i - 1].end <= result.times[i].start);
+    }
+  }
+}
+
 TEST(barriers_and_watermarks_are_waited_for) {
   Tasks tasks;
   tasks.add(10);
@@ -239,7 +356,7 @@ TEST(memory_bounds_tasks_that_transfer_together) {
   Tasks tasks;
   for (uint64_t i = 0; i < 3; ++i) {
     tasks.add(10);
-    tasks.last().uses.push_back({i == 2 ? 0 : i, 1000});
+    tasks.last().uses.push_back({i == 2 ? 0 : i, 1000, 1000});
     tasks.last_cost().loaded = {1000};
   }
   Machine machine = machine_of(2);

@@ -154,6 +154,11 @@ def units_of_work(kernel: k.KernelFunction) -> tuple[bool, bool]:
     return bool(forms & {*PRODUCTS, Form.MATMUL_QUANTISED}), bool(forms - PRODUCTS) or adds_to_loaded
 
 
+def is_stated(kernel: k.KernelFunction) -> bool:
+    """Return whether a user states the cost of a kernel."""
+    return kernel.cost is not None or native_cycles(kernel) is not None
+
+
 def scalars_that_matter(kernel: k.KernelFunction) -> tuple[bool, ...]:
     """Return, for each scalar parameter, whether the cost of a call depends on it.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 
 from pto_wsp import _native
 from pto_wsp.device.kernel_cost import KernelCost, kernel_cost
-from pto_wsp.device.kernel_facts import buffers_that_fit, scalars_that_matter
+from pto_wsp.device.kernel_facts import buffers_that_fit, is_stated, scalars_that_matter
+from pto_wsp.device.kernel_places import places_of_views
 from pto_wsp.device.model import Device
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Value
@@ -32,6 +33,11 @@ class DeviceCosts:
     def matters(self) -> list[list[bool]]:
         """Whether each scalar of each kernel has a part in its cost."""
         return [list(scalars_that_matter(kernel)) for kernel in self._kernels]
+
+    @cached_property
+    def places(self) -> list[list[tuple[list[int], list[int]]]]:
+        """What decides which part of each view each kernel moves: numbers of scalars and of views."""
+        return [[] if is_stated(kernel) else places_of_views(kernel) for kernel in self._kernels]
 
     def of_run(self) -> tuple[Find, list[tuple[KernelFunction, KernelCost]]]:
         """Return what finds the costs of one run, and the list in which it notes them in order."""

@@ -29,6 +29,8 @@ from pto_wsp.runtime.simulation_report import SimulationReport
 from pto_wsp.runtime.trace import Lanes, Ran, Trace
 from pto_wsp.support.record import record
 
+_ALL_BYTES = 2**64 - 1
+
 
 class SimulatedRunner(CalendarMaker):
     """Runs a module on the engine, and finds how long it takes on a device."""
@@ -43,7 +45,7 @@ class SimulatedRunner(CalendarMaker):
 
     def run(self, request: RunRequest) -> tuple[Figures, Trace | None]:
         """Run for values, if asked for, and simulate. The trace is that of the device."""
-        loaded = self._engine.loaded
+        loaded = self._loaded
         entry = loaded.module.entry_workload
         if self._has_values:
             require_known_control(loaded.module)
@@ -81,6 +83,7 @@ class SimulatedRunner(CalendarMaker):
                 self._machine(loaded),
                 find,
                 self._costs.matters,
+                self._costs.places,
                 flushed,
                 request.trace > 0,
                 [0.0 if t.channel is None else float(t.channel.latency) for t in tensors],
@@ -101,7 +104,7 @@ class SimulatedRunner(CalendarMaker):
 
     def make_calendar(self, request: RunRequest) -> tuple[_native.Calendar, Trace]:
         """Return a calendar for the cores of the device, with the places of its tasks."""
-        loaded = self._engine.loaded
+        loaded = self._loaded
         find, _ = self._costs.of_run()
         try:
             made, places = loaded.executable.make_simulated_calendar(
@@ -111,10 +114,18 @@ class SimulatedRunner(CalendarMaker):
                 self._machine(loaded),
                 find,
                 self._costs.matters,
+                self._costs.places,
             )
         except _native.EngineError as error:
             raise self._engine.explained(error, loaded, request) from None
         return made, loaded.make_trace(places, request, 0, None)
+
+    @property
+    def _loaded(self) -> LoadedProgram:
+        """The program. Where its schedule is open, stores stream to tensors beyond the device's cache."""
+        loaded = self._engine.loaded
+        loaded.options.streaming_bytes = loaded.options.streaming_bytes or self._device.l2.size or _ALL_BYTES
+        return loaded
 
     @cached_property
     def _costs(self) -> DeviceCosts:

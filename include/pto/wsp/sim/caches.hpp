@@ -3,6 +3,7 @@
 /// The caches of a simulated machine: one that all cores share, and one of each core.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -45,25 +46,46 @@ class Caches {
     result.shared_bytes = spilled;
     if (!shared_.is_there()) result.gm_bytes = spilled;
     for (const Use& use : uses) {
-      if (!own_.empty() && use_own(first_[kind] + core, use)) {
+      if (use.is_streamed) {
+        forget(use.region);
+        result.shared_bytes += use.bytes;
+        result.gm_bytes += use.bytes;
+        continue;
+      }
+      const uint64_t own = own_.empty() ? 0 : use_own(first_[kind] + core, use);
+      const uint64_t from_shared = bytes_past(own, use);
+      if (from_shared == 0) {
         ++result.hits;
         continue;
       }
-      result.shared_bytes += use.bytes;
-      const bool is_hit = shared_.is_there() && shared_.use(use.region, use.bytes);
-      ++(is_hit ? result.hits : result.misses);
-      if (!is_hit) result.gm_bytes += use.bytes;
+      result.shared_bytes += from_shared;
+      const uint64_t held = shared_.is_there() ? shared_.use(use.region, use.extent) : 0;
+      const uint64_t from_gm = bytes_past(std::max(own, held), use);
+      ++(from_gm == 0 ? result.hits : result.misses);
+      result.gm_bytes += from_gm;
     }
     return result;
   }
 
  private:
-  /// Uses a region in the cache of a core. What is stored leaves the caches of all other cores.
-  bool use_own(uint32_t core, const Use& use) {
+  void forget(uint64_t region) {
+    if (shared_.is_there()) shared_.forget(region);
+    for (RegionCache& each : own_) each.forget(region);
+  }
+
+  /// The bytes of a use that go past a cache which holds the first `held` bytes of its region.
+  static uint64_t bytes_past(uint64_t held, const Use& use) {
+    if (held == 0) return use.bytes;
+    return uint64_t(double(use.bytes) * double(use.extent - held) / double(use.extent));
+  }
+
+  /// Uses a region in the cache of a core, and returns the bytes that the cache held. What is stored leaves
+  /// the caches of all other cores.
+  uint64_t use_own(uint32_t core, const Use& use) {
     for (uint32_t other = 0; use.is_stored && other < own_.size(); ++other) {
       if (other != core) own_[other].forget(use.region);
     }
-    return own_[core].use(use.region, use.bytes);
+    return own_[core].use(use.region, use.extent);
   }
 
   RegionCache shared_;

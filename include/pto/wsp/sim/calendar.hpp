@@ -69,8 +69,10 @@ class ElementCosts : public CostModel {
     return cost;
   }
   bool matters(uint32_t, uint32_t) const override { return false; }
+  const std::vector<Place>& places(uint32_t) const override { return none_; }
 
  private:
+  const std::vector<Place> none_;
   const KernelLibrary& library_;
 };
 

@@ -82,16 +82,13 @@ class RegionCache {
 
   bool is_there() const { return capacity_ != 0; }
 
-  /// Uses a region, named by a hash; true if the cache holds it. Afterwards it does, if it fits.
-  bool use(uint64_t region, uint64_t bytes) {
-    const size_t slot = find(region);
-    if (slots_[slot] != kNone) {
-      unlink(slots_[slot]);
-      link(slots_[slot]);
-      return true;
-    }
-    if (bytes > capacity_) return false;
-    while (used_ + bytes > capacity_) drop(entries_[0].before);
+  /// Uses the first bytes of a region, which a hash names; returns how many of them the cache held.
+  /// Afterwards it holds all of them, if they fit.
+  uint64_t use(uint64_t region, uint64_t bytes) {
+    const uint32_t present = slots_[find(region)];
+    if (present != kNone) return use_again(present, bytes);
+    if (bytes > capacity_) return 0;
+    make_room(bytes);
     const uint32_t entry = new_entry();
     entries_[entry].region = region;
     entries_[entry].bytes = bytes;
@@ -99,7 +96,7 @@ class RegionCache {
     used_ += bytes;
     slots_[find(region)] = entry;
     if (2 * (entries_.size() - free_.size()) > slots_.size()) grow();
-    return false;
+    return 0;
   }
 
   /// Drops a region, if the cache holds it.
@@ -116,6 +113,22 @@ class RegionCache {
     uint64_t bytes;
     uint32_t before, after;  ///< in a ring from the one used last
   };
+
+  uint64_t use_again(uint32_t entry, uint64_t bytes) {
+    unlink(entry);
+    link(entry);
+    const uint64_t held = std::min(entries_[entry].bytes, bytes);
+    if (bytes > held && bytes <= capacity_) {
+      make_room(bytes - held);  // the entry is the last one that it would drop, and both fit
+      entries_[entry].bytes = bytes;
+      used_ += bytes - held;
+    }
+    return held;
+  }
+
+  void make_room(uint64_t bytes) {
+    while (used_ + bytes > capacity_) drop(entries_[0].before);
+  }
 
   uint32_t new_entry() {
     if (free_.empty()) {

@@ -163,10 +163,18 @@ class Simulator {
 
   bool is_all_made() const { return is_source_over_ && num_over_ == dispatchers_.size(); }
 
-  /// There is always room for the oldest task that is not complete: the others may wait for it.
+  /// A window keeps a place for the oldest task that is not complete, because the others may wait for it.
+  /// A dispatcher always has a record for this task.
   bool has_room(const Dispatcher& dispatcher) const {
-    const bool is_oldest = dispatcher.own.front() == live_.oldest();
-    return is_oldest || placed_ || (dispatcher.records < machine_.records && num_recorded_ < options_.window);
+    if (placed_ || dispatcher.own.front() == live_.oldest()) return true;
+    return dispatcher.records < machine_.records &&
+           num_recorded_ + (is_oldest_made() ? 0 : 1) < options_.window;
+  }
+
+  /// Whether a dispatcher has begun to make the oldest task that is not complete.
+  bool is_oldest_made() const {
+    const Dispatcher& owner = dispatchers_[live_[live_.oldest()].dispatcher];
+    return owner.own.empty() || owner.own.front() != live_.oldest();
   }
 
   /// A dispatcher looks for its next task.
@@ -199,6 +207,7 @@ class Simulator {
     const uint64_t task = dispatcher.own.front();
     dispatcher.own.pop_front();
     dispatcher.making = task;
+    const bool frees_place = task == live_.oldest();
     ++dispatcher.records;
     ++num_recorded_;
     const double cycles = machine_.generate + machine_.skip * double(task - dispatcher.next);
@@ -206,6 +215,13 @@ class Simulator {
     result_.generating[number] += cycles;
     ++result_.made[number];
     events_.push({now_ + cycles, Kind::kMade, number});
+    if (frees_place) retry_stalled();
+  }
+
+  void retry_stalled() {
+    for (uint32_t i = 0; num_stalled_ > 0 && i < dispatchers_.size(); ++i) {
+      if (dispatchers_[i].stalled_since >= 0) make_next(i);
+    }
   }
 
   /// Walks on until there is a task for a dispatcher; false at the end. A task without an owner is that of
@@ -389,9 +405,7 @@ class Simulator {
     waits_.complete(live_, number,
                     [this](uint64_t waiting, uint64_t because) { pass_wait(waiting, because); });
     if (num_gates_ == 0 && num_gated_ > 0) open_gate();
-    for (uint32_t i = 0; num_stalled_ > 0 && i < dispatchers_.size(); ++i) {
-      if (dispatchers_[i].stalled_since >= 0) make_next(i);
-    }
+    retry_stalled();
   }
 
   void pass_wait(uint64_t waiting, uint64_t because) {

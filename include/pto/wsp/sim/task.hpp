@@ -13,9 +13,11 @@ namespace pto::wsp::sim {
 
 /// A region of memory that a task moves.
 struct Use {
-  uint64_t region;
-  uint64_t bytes;
+  uint64_t region;  ///< a hash of where it begins, and of its strides
+  uint64_t bytes;   ///< that are moved
+  uint64_t extent;  ///< distinct bytes among them
   bool is_stored = false;
+  bool is_streamed = false;  ///< stores go past the caches
 };
 
 /// A task as a walk of the program makes it.

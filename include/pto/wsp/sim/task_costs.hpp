@@ -8,6 +8,7 @@
 
 #include "pto/wsp/bytecode/arguments.hpp"
 #include "pto/wsp/sim/machine.hpp"
+#include "pto/wsp/sim/regions.hpp"
 #include "pto/wsp/sim/task.hpp"
 
 namespace pto::wsp::sim {
@@ -21,6 +22,8 @@ class CostModel {
   virtual TaskCost find(uint32_t kernel, const View* views, const Scalar* scalars) = 0;
   /// Whether scalar argument number `scalar` of a kernel matters.
   virtual bool matters(uint32_t kernel, uint32_t scalar) const = 0;
+  /// Per view of a kernel, what decides which part of it is moved; empty where all are moved as a whole.
+  virtual const std::vector<Place>& places(uint32_t kernel) const = 0;
 };
 
 /// The costs of one run, by number.
@@ -50,7 +53,11 @@ class TaskCosts {
       last.key = key_;
       last.cost = look_up(kernel, call);
     }
-    list_uses(quick, call, costs_[last.cost], uses);
+    const TaskCost& cost = costs_[last.cost];
+    const Regions regions(*quick.kernel, call.views, call.scalars, model_.places(kernel));
+    uses.clear();
+    for (uint32_t i = 0; i < quick.kernel->num_views; ++i)
+      regions.add(i, cost.loaded[i], cost.stored[i], uses);
     return last.cost;
   }
 
@@ -62,25 +69,6 @@ class TaskCosts {
       kernel_of_.push_back(kernel);
     }
     return found->second;
-  }
-
-  static void list_uses(const bytecode::QuickSite& quick, const bytecode::Arguments::Call& call,
-                        const TaskCost& cost, std::vector<Use>& uses) {
-    uses.clear();
-    for (uint32_t i = 0; i < quick.kernel->num_views; ++i) {
-      const uint64_t bytes = cost.loaded[i] + cost.stored[i];
-      if (bytes == 0) continue;
-      const View& view = call.views[i];
-      uint64_t region = mix(reinterpret_cast<uintptr_t>(view.data));
-      if (view.rows != nullptr) region = mix(region ^ reinterpret_cast<uintptr_t>(view.rows));
-      for (int d = 0; d < quick.kernel->params[i].rank; ++d) region = mix(region ^ uint64_t(view.shape[d]));
-      uses.push_back({region, bytes, cost.stored[i] > 0});
-    }
-  }
-
-  static uint64_t mix(uint64_t value) {
-    value = (value ^ (value >> 31)) * 0x9E3779B97F4A7C15u;
-    return value ^ (value >> 29);
   }
 
   struct Hash {

@@ -12,7 +12,7 @@ from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
-from pto_wsp.targets.base import Enforced, Idle, R, Refused, Runnable, Support, Target
+from pto_wsp.targets.base import Enforced, R, Refused, Runnable, Support, Target
 from pto_wsp.targets.cpu.target import CpuTarget
 
 _REFUSED = {
@@ -70,11 +70,9 @@ class SimTarget(Target):
         raise UnsupportedByTarget(target=self.name, what="emitting sources", reason=reason)
 
     def policies(self, policy: Policy[..., Directive]) -> Support:
-        """Enforce what decides order and placement; stores and traces have nothing to decide."""
-        kind = policy.kind
-        if reason := _REFUSED.get((kind, policy.name)):
-            return Refused(reason)
-        return Idle() if kind in ("stores", "trace") else Enforced()
+        """Enforce every policy but those that make no sense in simulated time."""
+        reason = _REFUSED.get((policy.kind, policy.name))
+        return Enforced() if reason is None else Refused(reason)
 
     def runner(self, program: Runnable[R]) -> R:
         """Return a runner that runs on the cpu and simulates the device."""

@@ -25,7 +25,7 @@ class StorePolicy(Directive):
         """Stores bypass the caches to tensors of n bytes or more that no task reads.
 
         If n is open, it is four times the second-level caches of all cores, or the last level if that is
-        smaller.
+        smaller. A simulated device streams to tensors beyond its shared cache.
         """
         return directed(self, n=least_bytes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record, replace
 from pto_wsp.support.text import table
 from pto_wsp.visualize.drawing import escaped
+from pto_wsp.visualize.report import figures_html, html_table, page, picture, section
+from pto_wsp.visualize.timeline import timeline_drawing
 
 IDLE = (
     "the host had not begun",
@@ -33,8 +36,8 @@ IDLE = (
 CAUSES = ("made just then", "after", "the core was taken by", "limited rate", "start of the schedule")
 """Why a task on the critical path started when it did."""
 
-MOST_STEPS = 12
-"""Steps of the critical path that the report lists."""
+MOST_STEPS, _MOST_STEPS_OF_PAGE = 12, 500
+"""Steps of the critical path that the text and the page list."""
 
 
 @record
@@ -241,9 +244,8 @@ class SimulationReport(Report):
 
     def _lines(self) -> Iterable[str]:
         what, least = self.bound
-        distance = self._result.cycles / max(least, 1.0)
-        yield f"{self.device.name}: {self.tasks:,} tasks in {self.cycles:,} cycles, {_time(self.time_us)}"
-        yield f"  at least {least:,.0f} cycles, for {what}: the run takes {distance:.2f} times as long"
+        yield f"{self.device.name}: {self._title}"
+        yield f"  at least {least:,.0f} cycles, for {what}: the run takes {self._distance:.2f} times as long"
         yield ""
         yield "cores"
         for kind in self.device.cores:
@@ -257,49 +259,139 @@ class SimulationReport(Report):
         yield f"  {count} dispatchers: make tasks {self.making:.0%}, stalled {self.stalled:.0%}"
         yield ""
         yield "memory"
-        rate = self.bytes["gm"] / max(self._result.cycles, 1.0) / self.device.gm_rate
         yield f"  {_bytes(self.bytes['l2'])} moved, {self.hits:.0%} of regions in the cache"
-        yield f"  {_bytes(self.bytes['gm'])} of global memory, {rate:.0%} of its rate"
-        yield ""
-        yield "kernels"
-        yield from table(
-            ("kernel", "tasks", "cycles each", "share"),
-            [
-                (line.kernel, f"{line.tasks:,}", f"{line.mean:,.0f}", f"{line.total / self._spent:.0%}")
-                for line in self.kernels
-            ],
-        )
+        yield f"  {_bytes(self.bytes['gm'])} of global memory, {self._gm_share:.0%} of its rate"
+        for part in (self._kernel_table(), self._path_table(MOST_STEPS), self._longest_table()):
+            if part.rows:
+                yield ""
+                yield part.title
+                yield from table(part.headings, part.rows)
         if self.network is not None:
             yield ""
             yield str(self.network)
-        yield from self._path_lines()
 
     @property
-    def _spent(self) -> float:
-        return max(sum(line.total for line in self.kernels), 1.0)
+    def _title(self) -> str:
+        return f"{self.tasks:,} tasks in {self.cycles:,} cycles, {_time(self.time_us)}"
 
-    def _path_lines(self) -> Iterable[str]:
-        if not self.critical_path:
-            return
+    @property
+    def _distance(self) -> float:
+        """How many times as long as the bound the run takes."""
+        return self._result.cycles / max(self.bound[1], 1.0)
+
+    @property
+    def _gm_share(self) -> float:
+        return self.bytes["gm"] / max(self._result.cycles, 1.0) / self.device.gm_rate
+
+    # Tables
+
+    def _kernel_table(self) -> _Table:
+        spent = max(sum(line.total for line in self.kernels), 1.0)
+        rows = [
+            (line.kernel, f"{line.tasks:,}", f"{line.mean:,.0f}", f"{line.total / spent:.0%}")
+            for line in self.kernels
+        ]
+        return _Table("kernels", ("kernel", "tasks", "cycles each", "share"), rows)
+
+    def _path_table(self, most: int) -> _Table:
         path = self.critical_path
-        yield ""
-        last = f", the last {MOST_STEPS}" if len(path) > MOST_STEPS else ""
-        yield f"critical path: {len(path)} tasks{last}"
+        last = f", the last {most}" if len(path) > most else ""
         rows = [
             (step.label, step.cause, f"{step.start:,.0f}", f"{step.cycles:,.0f}", step.location)
-            for step in path[-MOST_STEPS:]
+            for step in path[-most:]
         ]
-        yield from table(("task", "started", "at cycle", "took", "line"), rows)
-        yield ""
-        yield "tasks that cost most"
-        assert self.trace is not None
-        events = [self.trace[task.task] for task in self.longest]
-        cycles = [f"{self.device.cycles(task.took_ns):,.0f}" for task in self.longest]
-        longest = [(e.label, took, e.location) for e, took in zip(events, cycles, strict=True)]
-        yield from table(("task", "cycles", "line"), longest)
+        headings = ("task", "started", "at cycle", "took", "line")
+        return _Table(f"critical path: {len(path)} tasks{last}", headings, rows)
+
+    def _longest_table(self) -> _Table:
+        rows: list[tuple[str, ...]] = []
+        for task in self.longest if self.trace is not None else ():
+            assert self.trace is not None
+            event = self.trace[task.task]
+            rows.append((event.label, f"{self.device.cycles(task.took_ns):,.0f}", event.location))
+        return _Table("tasks that cost most", ("task", "cycles", "line"), rows)
+
+    def _bound_table(self) -> _Table:
+        total = max(self._result.cycles, 1.0)
+        ordered = sorted(self.bounds.items(), key=lambda item: -item[1])
+        rows = [(what, f"{cycles:,.0f}", f"{cycles / total:.0%}") for what, cycles in ordered]
+        return _Table("bounds", ("needed by", "cycles", "share of the makespan"), rows)
+
+    def _core_table(self) -> _Table:
+        reasons = [why for why in IDLE if any(why in self.idle[kind.name] for kind in self.device.cores)]
+        rows = [
+            (
+                f"{kind.count} {kind.name}",
+                f"{self.busy[kind.name]:.1%}",
+                *(f"{self.idle[kind.name].get(why, 0.0):.1%}" for why in reasons),
+            )
+            for kind in self.device.cores
+        ]
+        return _Table("cores", ("", "busy", *(f"idle: {why}" for why in reasons)), rows)
+
+    def _unit_table(self) -> _Table:
+        rows = [(pipe, f"{share:.1%}") for pipe, share in self.pipes.items()]
+        rows += [("dispatchers: make tasks", f"{self.making:.1%}")]
+        rows += [("dispatchers: stalled", f"{self.stalled:.1%}")]
+        rows += [("rate of global memory", f"{self._gm_share:.1%}")]
+        return _Table("pipes, dispatchers and memory", ("", "share of the makespan"), rows)
+
+    # HTML
+
+    def _figures(self) -> list[tuple[str, str]]:
+        """Return the figures that say most, each with what it is."""
+        what, least = self.bound
+        return [
+            (f"{self.cycles:,}", f"cycles, {_time(self.time_us)}"),
+            (f"{self.tasks:,}", "tasks"),
+            (f"{self._distance:.2f}", f"times the bound of {least:,.0f} cycles, for {what}"),
+            (_bytes(self.bytes["gm"]), f"of global memory, of {_bytes(self.bytes['l2'])} moved"),
+            (f"{self.hits:.0%}", "of regions in the cache"),
+        ]
+
+    def _tables(self) -> list[_Table]:
+        every = (
+            *(self._bound_table(), self._core_table(), self._unit_table(), self._kernel_table()),
+            *(self._path_table(_MOST_STEPS_OF_PAGE), self._longest_table()),
+        )
+        return [part for part in every if part.rows]
+
+    def to_html(self) -> str:
+        """Return the report as one page: figures, timeline, bounds, cores, kernels and critical path."""
+        parts = [f"<p>device: {escaped(self.device.name)}</p>", figures_html(self._figures())]
+        if self.trace is not None:
+            drawing = timeline_drawing(self.trace.timeline(dependences=False))
+            parts.append(section("Timeline", picture(drawing)))
+        parts += [
+            section(part.title.capitalize(), html_table(part.headings, part.rows)) for part in self._tables()
+        ]
+        if self.network is not None:
+            parts.append(
+                section("Network", f"{self.network.to_svg()}<pre>{escaped(str(self.network))}</pre>")
+            )
+        return page(self._title, parts)
+
+    def save_html(self, path: str | Path) -> None:
+        """Write `to_html()` to a file, which opens in any browser without a network."""
+        Path(path).write_text(self.to_html(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escaped(str(self))}</pre>"
+        figures = html_table(("", ""), ((value, what) for value, what in self._figures()))
+        parts = [f"<b>{escaped(self.device.name)}: {escaped(self._title)}</b>", figures]
+        for part in self._tables():
+            title = escaped(part.title)
+            shown = html_table(part.headings, part.rows)
+            parts.append(f"<details><summary>{title}</summary>{shown}</details>")
+        return f"<div>{''.join(parts)}</div>"
+
+
+@record
+class _Table:
+    """A table of the report."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: list[tuple[str, ...]]
 
 
 _FIELDS = Report.__match_args__

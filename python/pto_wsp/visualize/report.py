@@ -70,17 +70,17 @@ def run_report(run: Timeline, advice: str = "") -> str:
     name = about.pop("program", "run")
     schedule = about.pop("schedule", "")
     parts = [f"<p>{escaped(item)}: {escaped(value)}</p>" for item, value in about.items()]
-    parts += [_figures(run)]
+    parts += [_run_figures(run)]
     if advice:
-        parts.append(_section("Advice", f"<pre>{escaped(advice)}</pre>"))
-    parts += [_section("Timeline", _picture(timeline_drawing(run)))]
-    parts += [_section("Task graph", _picture(graph_drawing(run_graph(run))))]
+        parts.append(section("Advice", f"<pre>{escaped(advice)}</pre>"))
+    parts += [section("Timeline", picture(timeline_drawing(run)))]
+    parts += [section("Task graph", picture(graph_drawing(run_graph(run))))]
     threads = [_worker_table(run)] + ([_dispatcher_table(run)] if len(run.walks) else [])
     statistics = f'{_kernel_table(run)}<div class="tables">{"".join(threads)}</div>'
-    parts += [_section("Statistics", statistics), _section("Hazards", _hazard_table(run))]
+    parts += [section("Statistics", statistics), section("Hazards", _hazard_table(run))]
     if schedule:
-        parts.append(_section("Schedule", f"<pre>{escaped(schedule)}</pre>"))
-    return _page(name, parts)
+        parts.append(section("Schedule", f"<pre>{escaped(schedule)}</pre>"))
+    return page(name, parts)
 
 
 def graph_report(name: str, graph: Graph) -> str:
@@ -96,7 +96,7 @@ def graph_report(name: str, graph: Graph) -> str:
             for kernel, sizes in rows.items()
         ),
     )
-    return _page(name, [_section("Task graph", _picture(graph_drawing(graph))), _section("Kernels", table)])
+    return page(name, [section("Task graph", picture(graph_drawing(graph))), section("Kernels", table)])
 
 
 def run_graph(run: Timeline) -> Graph:
@@ -127,7 +127,7 @@ def _bar(cell: str) -> str:
     return f' style="background: linear-gradient(90deg, #cfe0f2 {cell}, transparent 0)"' if is_share else ""
 
 
-def _figures(run: Timeline) -> str:
+def _run_figures(run: Timeline) -> str:
     """Return the figures of a run that say most."""
     longest = _longest_way_ns(run)
     figures = (
@@ -140,11 +140,17 @@ def _figures(run: Timeline) -> str:
         (f"{len(run.kernel) / run.span_ns * 1e6:,.0f}", "tasks per ms"),
         (duration_text(longest), f"longest chain of tasks, {longest / run.span_ns:.0%} of the run"),
     )
-    shown = (f"<div><b>{value}</b><span>{what}</span></div>" for value, what in figures)
+    return figures_html(figures)
+
+
+def figures_html(figures: Iterable[tuple[str, str]]) -> str:
+    """Return figures in large type, each a value and what it is."""
+    shown = (f"<div><b>{escaped(value)}</b><span>{escaped(what)}</span></div>" for value, what in figures)
     return f'<div class="figures">{"".join(shown)}</div>'
 
 
-def _page(name: str, parts: Iterable[str]) -> str:
+def page(name: str, parts: Iterable[str]) -> str:
+    """Return a whole page under a title, with the style and the script of reports."""
     title = escaped(name)
     head = f'<meta charset="utf-8"><title>{title}</title><style>\n{_STYLE}</style>'
     body = "\n".join([f"<h1>{title}</h1>", *parts, f'<p class="hint">{_HINT}</p>'])
@@ -152,11 +158,13 @@ def _page(name: str, parts: Iterable[str]) -> str:
     return f"<!DOCTYPE html>\n<html><head>{head}</head><body>\n{body}\n{script}</body></html>\n"
 
 
-def _section(title: str, body: str) -> str:
+def section(title: str, body: str) -> str:
+    """Return a part of a page under a heading."""
     return f"<h2>{title}</h2>\n{body}"
 
 
-def _picture(drawing: Drawing) -> str:
+def picture(drawing: Drawing) -> str:
+    """Return a picture that can be zoomed."""
     shape = f"aspect-ratio: {drawing.width:.0f} / {drawing.height:.0f}"
     return f'<div class="picture" style="{shape}">{to_svg(drawing)}</div>'
 

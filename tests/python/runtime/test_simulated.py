@@ -1,5 +1,8 @@
 """The target `sim`: values of the cpu, and a clock that keeps every order."""
 
+from collections import Counter
+from html import escape
+from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -412,6 +415,47 @@ def test_a_simulated_report_has_the_figures_of_every_report() -> None:
     assert [call.tasks for call in report.calls] == [300, 300]
     assert report.least_ns <= report.makespan_ns and report.critical_ns <= report.makespan_ns
     assert len(report.longest) == 5 and report.longest[0].lane.startswith("vector ")
+
+
+class Tags(HTMLParser):
+    """Counts elements and rows, and requires that each element ends where it began."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.count: Counter[str] = Counter()
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.count[tag] += 1
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_a_report_is_a_page_with_all_its_figures(tmp_path: Path) -> None:
+    report = report_of(simulated(300))
+    report.save_html(tmp_path / "run.html")
+    text = (tmp_path / "run.html").read_text("utf-8")
+    tags = Tags(text)
+    assert tags.count["svg"] == 1 and tags.count["script"] == 1 and "<title>600 tasks in" in text
+    for title in ("Timeline", "Bounds", "Cores", "Kernels", "Critical path", "Tasks that cost most"):
+        assert f"<h2>{title}" in text
+    shown = [f"{report.cycles:,}", *report.bounds, "twice", "grow", report.critical_path[0].label]
+    assert all(escape(each, quote=False) in text for each in shown)
+    assert "src=" not in text and "href=" not in text
+    notebook = report._repr_html_()
+    assert Tags(notebook).count["table"] == 7 and f"{report.cycles:,}" in notebook
+
+
+def test_a_page_of_too_many_tasks_has_no_timeline() -> None:
+    program = layers.compile("sim", values=False)
+    program.run(X=(40_000, 16, 64), Y=(40_000, 16, 64))
+    tags = Tags(report_of(program).to_html())
+    assert tags.count["svg"] == 0 and tags.count["table"] == 4
 
 
 def test_a_device_without_the_simulator_is_refused() -> None:

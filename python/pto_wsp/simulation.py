@@ -135,7 +135,8 @@ def compare(
         variants: by name a `Schedule`, or a device (an object, a preset's name or the path of a TOML file).
         device: the device that schedules are compared on.
         values: whether kernels run.
-        given: without `values`, arrays by the names of tensors that tasks write and that decide what runs.
+        given: without `values`, arrays by the names of tensors that tasks write and that decide what runs,
+            and `Sparse` values by the names of axes that `group_by` makes.
         arguments: values by name, as `Program.run` takes them. Where kernels run, they write the arrays.
 
     Returns:

@@ -15,7 +15,6 @@ import numpy as np
 from pto_wsp.errors import (
     AssumptionFails,
     BadExpression,
-    NotSimulated,
     OutOfMemory,
     UnboundTensor,
     UnknownParameter,
@@ -27,7 +26,6 @@ from pto_wsp.errors import (
 )
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.evaluate import evaluate
-from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import I64_MAX, Const, Value, Var, walk
 from pto_wsp.lang.workload.ragged import Ragged
 from pto_wsp.lang.workload.sparse import Sparse
@@ -301,43 +299,6 @@ class Binder:
             found = "x".join(map(str, array.shape))
             raise WrongShape(name=tensor.name, dim=0, expected=str(shape), found=found, loc=tensor.loc)
         return array
-
-
-def require_stated(module: Module, stated: Mapping[str, np.ndarray]) -> None:
-    """Refuse a program in which no task runs, if tasks decide what runs and nothing is stated of it.
-
-    Args:
-        module: the program.
-        stated: what tensors hold that its tasks would write.
-
-    Raises:
-        NotSimulated: it reads another tensor to decide what runs.
-        UnknownParameter: one of `stated` is not a tensor of the program.
-    """
-    entry = module.entry_workload
-    tensors = {tensor.name: tensor for tensor in entry.tensors}
-    for name, array in stated.items():
-        if name not in tensors:
-            advice = did_you_mean(name, tensors)
-            raise UnknownParameter(
-                program=entry.name, name=name, advice=advice, loc=argument_location("given")
-            )
-        expected = tensors[name].type.dtype.to_numpy()
-        if array.dtype != expected:
-            raise WrongValue(
-                name=f"given[{name!r}]",
-                expected=f"elements of {expected}",
-                found=str(array.dtype),
-                loc=argument_location("given"),
-            )
-    decided = sorted(w.deciding_tensors(entry.body) & module.written - stated.keys())
-    if decided:
-        raise NotSimulated(
-            program=entry.name,
-            reason=f"reads `{decided[0]}` to decide what runs; its tasks write it, and none runs",
-            loc=tensors[decided[0]].loc,
-            hint=f"compile with `given={{{decided[0]!r}: array}}`, or with `values=True`",
-        )
 
 
 def _hidden(axis: w.RaggedParam | w.SparseParam) -> tuple[str, ...]:

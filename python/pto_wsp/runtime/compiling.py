@@ -17,8 +17,8 @@ from pto_wsp.lang.compiling import set_compile_hook
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import argument_location, caller_location
 from pto_wsp.runtime.binding import RUN_OPTIONS
-from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.runtime.program import Program
+from pto_wsp.runtime.stated import stated_arrays
 from pto_wsp.support.garbage import collection_paused
 from pto_wsp.targets import registry
 from pto_wsp.targets.base import Target
@@ -43,7 +43,8 @@ def compile_module(
         device: the device that the target `sim` simulates.
         values: whether `sim` runs the kernels too.
         expander: what expands the workload on the `cpu`: `bytecode` or `source`.
-        given: without `values`, what tensors hold that tasks write and that decide what runs, by name.
+        given: without `values`, what tensors and axes hold that tasks write and that decide what runs, by
+            name: arrays, and `Sparse` values for what `group_by` makes.
 
     Raises:
         InvalidIR: the module has no entry.
@@ -68,7 +69,8 @@ def compile_program(
         device: what the target `sim` simulates: a device, the name of a preset, or the path of a TOML file.
         values: whether `sim` runs the kernels too.
         expander: what expands the workload on the `cpu`: `bytecode` or `source`.
-        given: without `values`, what tensors hold that tasks write and that decide what runs, by name.
+        given: without `values`, what tensors and axes hold that tasks write and that decide what runs, by
+            name: arrays, and `Sparse` values for what `group_by` makes.
 
     Raises:
         UnknownTarget, UnsupportedByTarget: the target does not exist, or refuses something in the module.
@@ -84,7 +86,7 @@ def compile_program(
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
     with collection_paused():
         made = _target(target, device, values, expander)
-        stated = _stated(given, is_used=target == "sim" and not values)
+        stated = _stated(given, module, is_used=target == "sim" and not values)
         return Program(verify(module), traced.defaults, made, traced.captured, stated)
 
 
@@ -104,13 +106,13 @@ def _target(name: str, device: str | Path | Device | None, values: bool, expande
     return registry.get(name)
 
 
-def _stated(given: Mapping[str, Any] | None, is_used: bool) -> dict[str, np.ndarray] | None:
+def _stated(given: Mapping[str, Any] | None, module: Module, is_used: bool) -> dict[str, np.ndarray] | None:
     if given is not None and not is_used:
         expected = '`target="sim", values=False` with it'
         raise WrongValue(name="given", expected=expected, found="another run", loc=argument_location("given"))
     if not is_used:
         return None
-    return {name: as_numpy(name, array, None, None) for name, array in (given or {}).items()}
+    return stated_arrays(given or {}, module)
 
 
 set_compile_hook(compile_program)

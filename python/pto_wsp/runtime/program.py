@@ -28,7 +28,7 @@ from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.schedule.strategies import RunSizes, Strategies
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
-from pto_wsp.runtime.binding import NO_KERNELS, Arrays, Binder, Bound, require_stated
+from pto_wsp.runtime.binding import NO_KERNELS, Arrays, Binder, Bound
 from pto_wsp.runtime.bound_call import BoundCall, access_of
 from pto_wsp.runtime.calendar import Calendar, identity_of
 from pto_wsp.runtime.chosen_schedules import ChosenSchedules, ScheduledProgram
@@ -49,6 +49,7 @@ from pto_wsp.runtime.run_options import (
     worker_count,
 )
 from pto_wsp.runtime.runners import make_runner
+from pto_wsp.runtime.stated import require_stated
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.task_graph import TaskGraph
 from pto_wsp.runtime.trace import Trace

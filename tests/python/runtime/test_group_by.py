@@ -18,6 +18,7 @@ from pto_wsp import (
     Out,
     P,
     Scalar,
+    Sparse,
     Tensor,
     Tile,
     errors,
@@ -326,3 +327,42 @@ def test_sizes_that_no_memory_holds(target: str) -> None:
         program(Keys=keys[None], groups=1)
     with pytest.raises(errors.KernelFailed):
         program(Keys=keys, groups=0)
+
+
+def rows_of(keys: np.ndarray, groups: int) -> list[np.ndarray]:
+    return [np.flatnonzero(keys.ravel() == g) for g in range(groups)]
+
+
+def test_rows_can_be_given_where_no_task_runs() -> None:
+    """Time alone, of the same tasks as with values."""
+    rng = np.random.default_rng(3)
+    x, choice = rng.random((20, 8), np.float32), rng.integers(0, 6, (20, 2)).astype(np.int32)
+    y, part, experts = np.zeros_like(x), np.empty((20, 2, 8), np.float32), np.empty((20, 2), np.int32)
+    whole = moe.compile("sim")
+    whole.run(X=x, Choice=choice, Experts=experts, Part=part, Y=y)
+    alone = moe.compile("sim", values=False, given={"routing": Sparse.lists(rows_of(choice, 6))})
+    alone.run(X=x.shape, Choice=choice.shape, Experts=experts.shape, Part=part.shape, Y=y.shape)
+    assert whole.stats is not None and alone.stats is not None
+    assert (alone.stats.tasks, alone.stats.cycles) == (whole.stats.tasks, whole.stats.cycles)
+
+
+def test_given_rows_are_those_that_group_by_could_make() -> None:
+    with pytest.raises(errors.NotSimulated, match="reads `routing` to decide") as caught:
+        moe.compile("sim", values=False)
+    assert "given={'routing': Sparse.lists(rows)}" in str(caught.value)
+    good = rows_of(np.arange(40) % 6, 6)
+    for wrong in (
+        np.zeros(7, np.int64),
+        Sparse.lists([[0, 1], [1, 2]]),  # 1 twice
+        Sparse.lists([[1, 0]]),  # descending
+        Sparse.lists([[0, 2]]),  # 1 is missing
+        Sparse.csr([1, 2], [0, 0]),  # does not begin at 0
+    ):
+        with pytest.raises(errors.WrongValue, match="given\\['routing'\\]"):
+            moe.compile("sim", values=False, given={"routing": wrong})
+    with pytest.raises(errors.WrongValue, match="axes that `group_by` makes: routing"):
+        moe.compile("sim", values=False, given={"rooting": Sparse.lists(good)})
+    program = moe.compile("sim", values=False, given={"routing": Sparse.lists(good)})
+    shapes = {"X": (9, 8), "Choice": (9, 2), "Experts": (9, 2), "Part": (9, 2, 8), "Y": (9, 8)}
+    with pytest.raises(errors.WrongShape, match="routing"):
+        program.run(**shapes)  # rows of 20 tokens

@@ -218,7 +218,7 @@ class Workload(Schedulable, Restructurable):
             values: whether `sim` runs the kernels, too. Without, it finds time alone, and a run takes shapes
                 in place of arrays that do not decide what runs: `run(X=(4096, 128))`.
             given: without `values`, arrays by the names of tensors that tasks write and that decide what
-                runs.
+                runs, and `Sparse` values by the names of axes that `group_by` makes.
             expander: what expands the workload into tasks on the `cpu`: `bytecode`, which needs no
                 compiler, or `source`, which is generated and compiled. Results and errors are the same.
 

@@ -112,7 +112,8 @@ PAGE = 16 * 64 * 4  # bytes
 
 
 def simulated(program: Program, **values: Any) -> SimulationReport:
-    values["Y"] = np.zeros((N, *program.module.entry_workload.tensor("Y").type.dims[1:]), np.float32)
+    dims: tuple[Any, ...] = program.module.entry_workload.tensor("Y").type.dims[1:]
+    values["Y"] = np.zeros((N, *dims), np.float32)
     program.run(**values)
     return report_of(program)
 

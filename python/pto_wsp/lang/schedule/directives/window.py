@@ -19,8 +19,9 @@ DEFAULT_TASKS = 8192
 class Window(Directive):
     """How many tasks can be recorded and not complete.
 
-    A task that can run when it is expanded needs no room: it is not recorded. On a simulated device every
-    task is recorded. The default is 8,192.
+    A task that can run when it is expanded needs no room: it is not recorded. The default is 8,192.
+
+    On a simulated device every task is recorded.
     """
 
     kind, place = "window", 10

@@ -23,7 +23,7 @@ ORDER = (
     ("bytecode",),
     ("progress",),
     ("bind",),
-    ("graph",),
+    ("graph", "device"),
     ("trace",),
     ("sched",),
     ("run_result",),

@@ -31,6 +31,7 @@ class CallerCode(AscendWriter):
 
     Attributes:
         workspace_bytes: global memory of tiles that live from one phase to another.
+        workspace_itemsize: bytes of their elements, if all have the same.
     """
 
     def __init__(self, split: Split, generation: Generation, tight: frozenset[str]) -> None:
@@ -43,6 +44,7 @@ class CallerCode(AscendWriter):
         self._kept: dict[str, str] = {}
         self._slots: dict[str, int] = {}
         self.workspace_bytes = 0
+        self.workspace_itemsize = 1
         for phase in split.phases:
             for tile in phase.outputs:
                 self._place(tile)
@@ -51,6 +53,7 @@ class CallerCode(AscendWriter):
         if tile not in self._slots:
             self._slots[tile] = self.workspace_bytes
             kind = self.types[tile]
+            self.workspace_itemsize = kind.dtype.itemsize
             size = kind.rows * kind.dtype.itemsize if kind.cols == 1 else kind.rows * _row_bytes(kind)
             self.workspace_bytes += round_up(size, LINE)
 

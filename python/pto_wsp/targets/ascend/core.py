@@ -30,7 +30,7 @@ class AscendWriter(KernelWriter):
         generation: what it is written for.
     """
 
-    parameters = "const GLOBAL View* views, const GLOBAL Scalar* scalars, const TaskContext* context"
+    parameters = "const View* views, const Scalar* scalars, const TaskContext* context"
 
     def __init__(self, kernel: KernelFunction, generation: Generation) -> None:
         super().__init__(kernel, AscendSpelling(generation), TextWriter())

@@ -159,7 +159,7 @@ AICORE inline T scalar_max(T a, T b) {
 
 /// The element of an integer view at the given indices; outside of the view, or of i64, is a failure.
 template <class T, class... Indices>
-AICORE inline int64_t scalar_element(const GLOBAL View& view, bool& failed, Indices... indices) {
+AICORE inline int64_t scalar_element(const View& view, bool& failed, Indices... indices) {
   const int64_t at[] = {indices...};
   int64_t offset = 0;
   for (int d = 0; d < int(sizeof...(indices)); ++d) {
@@ -220,7 +220,7 @@ struct TensorView {
   GLOBAL T* data;
   int64_t shape[kRank > 0 ? kRank : 1], stride[kRank > 0 ? kRank : 1];
 
-  AICORE explicit TensorView(const GLOBAL View& view) : data((GLOBAL T*)view.data) {
+  AICORE explicit TensorView(const View& view) : data((GLOBAL T*)view.data) {
     for (int d = 0; d < kRank; ++d) shape[d] = view.shape[d], stride[d] = view.stride[d];
   }
 };

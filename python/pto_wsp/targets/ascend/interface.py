@@ -1,4 +1,4 @@
-"""The names of the PTO library that emitted code uses, as each version of the library spells them.
+"""The names of the PTO library and of the device's runtime that emitted code uses, per version.
 
 Emitted code is the same for all versions, so it uses names that all of them spell alike. `interface_names`
 finds the names in a text.
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pto_wsp.support.record import record
 
 VERSIONS = ("2026-04", "2026-08")
-"""Versions of the library, by the month of their last change."""
+"""Versions of the library, by the month of their last change; the runtime is that of the second."""
 
 
 @record
@@ -31,6 +31,13 @@ class LibraryName:
     note: str = ""
 
 
+_OF_RUNTIME = "of the runtime, which is as new as the second version"
+
+
+def _runtime(names: str, is_verified: bool = True) -> list[LibraryName]:
+    return [LibraryName((None, name), is_verified, _OF_RUNTIME) for name in names.split()]
+
+
 def _alike(names: str, is_verified: bool = True) -> list[LibraryName]:
     return [LibraryName((name,) * len(VERSIONS), is_verified) for name in names.split()]
 
@@ -44,8 +51,8 @@ _ROWS = [
         TROWEXPANDADD TROWEXPANDSUB TROWEXPANDMUL TROWEXPANDDIV TROWEXPANDMAX TROWEXPANDMIN
         TCOLEXPANDADD TCOLEXPANDSUB TCOLEXPANDMUL TCOLEXPANDDIV TCOLEXPANDMAX TCOLEXPANDMIN
         TMATMUL TMATMUL_ACC TMOV TLOAD TSTORE TASSIGN
-        set_flag wait_flag pipe_barrier get_block_idx
-        PIPE_V PIPE_M PIPE_MTE1 PIPE_MTE2 PIPE_MTE3 PIPE_FIX PIPE_ALL EVENT_ID0
+        set_flag wait_flag pipe_barrier
+        PIPE_S PIPE_V PIPE_M PIPE_MTE1 PIPE_MTE2 PIPE_MTE3 PIPE_FIX PIPE_ALL EVENT_ID0
         Layout::DN TileType::Vec TileType::Mat BLayout::RowMajor BLayout::ColMajor
         SLayout::RowMajor SLayout::ColMajor TileLeft TileRight TileAcc GlobalTensor
         NPU_MEMORY_INIT NPUArch::A2A3 NPUArch::A5
@@ -62,6 +69,14 @@ _ROWS = [
         """,
         is_verified=False,
     ),
+    *_runtime(
+        """
+        ChipTensor ChipTaskArgs CoreTaskArgs start_offset add_input add_inout add_scalar kernel_entry
+        rt_submit_aic_task rt_submit_aiv_task aicpu_orchestration_config aicpu_orchestration_entry
+        """
+    ),
+    *_runtime("tensor.h orchestration_api.h OrchestrationConfig shapes strides ndims", is_verified=False),
+    *_runtime("args.tensor args.scalar", is_verified=False),
 ]
 
 INTERFACE: dict[str, LibraryName] = {row.spellings[-1] or "": row for row in _ROWS}
@@ -70,7 +85,10 @@ INTERFACE: dict[str, LibraryName] = {row.spellings[-1] or "": row for row in _RO
 _NAME = re.compile(
     r"\b(?:(?:Layout|TileType|BLayout|SLayout|RoundMode|NPUArch)::\w+"
     r"|T(?:[A-Z]{2,}(?:_ACC)?)(?=\()|(?:PIPE|EVENT|NPU)_[A-Z]\w*|Tile(?:Left|Right|Acc)|GlobalTensor"
-    r"|set_flag|wait_flag|pipe_barrier|get_block_idx)\b"
+    r"|set_flag|wait_flag|pipe_barrier|Chip(?:Tensor|TaskArgs)|CoreTaskArgs|OrchestrationConfig"
+    r"|rt_submit_\w+|aicpu_orchestration_\w+|kernel_entry|tensor\.h|orchestration_api\.h"
+    r"|args\.(?:tensor|scalar)(?=\())\b"
+    r"|(?<=[.>])(?:shapes|strides|ndims|start_offset|add_input|add_inout|add_scalar)\b"
 )
 
 

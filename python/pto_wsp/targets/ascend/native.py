@@ -21,8 +21,7 @@ ELEMENTS: dict[str, str] = {**INTEGERS, **STORAGE, "b1": "uint8_t"}
 """C++ types of the elements of a `TensorView`."""
 
 _PARAMETERS = (
-    "[[maybe_unused]] const GLOBAL View* views, [[maybe_unused]] const GLOBAL Scalar* scalars, "
-    "const TaskContext* context"
+    "[[maybe_unused]] const View* views, [[maybe_unused]] const Scalar* scalars, const TaskContext* context"
 )
 
 

@@ -26,7 +26,7 @@ class AscendSpelling(CppSpelling):
     """C++17 that the vendor's compiler reads, too."""
 
     functions = "scalar_"
-    view = "const GLOBAL View&"
+    view = "const View&"
     stop = ""
     storage = STORAGE
 

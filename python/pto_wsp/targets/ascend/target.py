@@ -8,9 +8,9 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.targets.ascend.generation import GENERATIONS, Generation
-from pto_wsp.targets.ascend.kernel import write_kernel
+from pto_wsp.targets.ascend.orchestration import require_expandable
 from pto_wsp.targets.ascend.policies import support
-from pto_wsp.targets.ascend.tree import program
+from pto_wsp.targets.ascend.tree import program, written
 from pto_wsp.targets.base import SourceTree, Support, Target
 from pto_wsp.targets.cpu.emit import MAX_RANK
 from pto_wsp.targets.cpu.tree import portable
@@ -37,12 +37,14 @@ class AscendTarget(Target):
         return cls(GENERATIONS[name])
 
     def check(self, module: Module) -> None:
-        """Raise UnsupportedByTarget for the first thing in the kernels of `module` that is refused."""
+        """Raise UnsupportedByTarget for the first thing in `module` that is refused."""
         for kernel in module.kernels:
             self._check_kernel(kernel)
-            if kernel.body is not None or kernel.native is not None:
-                write_kernel(kernel, self.generation)
         self._require_no_workspace(module)
+        defined = (k for k in module.kernels if k.body is not None or k.native is not None)
+        codes = written(defined, self.generation)
+        if module.entry:
+            require_expandable(module, codes, self.generation)
 
     def emit(self, module: Module) -> SourceTree:
         """Return a folder with one file per kernel, and a program that simulates them on the host."""

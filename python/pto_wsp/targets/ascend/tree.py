@@ -14,12 +14,21 @@ from pto_wsp.targets.ascend.header import TILES, VIEWS
 from pto_wsp.targets.ascend.interface import unverified
 from pto_wsp.targets.ascend.kernel import AscendKernel, Part, write_kernel
 from pto_wsp.targets.ascend.native import NativeCode
+from pto_wsp.targets.ascend.orchestration import (
+    FAILED_WORDS,
+    functions_of,
+    kernel_entry,
+    listed_params,
+    orchestration_file,
+    require_expandable,
+)
+from pto_wsp.targets.ascend.runtime_header import RUNTIME
 from pto_wsp.targets.ascend.split import CUBE, VECTOR
 from pto_wsp.targets.base import Check, SourceTree, table_hash
 from pto_wsp.targets.c_style.spelling import function_name
 from pto_wsp.targets.cpu.emit import KernelText, Library, write_table
 from pto_wsp.targets.cpu.readme import BuildText, command_name, readme
-from pto_wsp.targets.cpu.tree import program_tree
+from pto_wsp.targets.cpu.tree import headers_of, program_tree
 
 _CALL = "const View* views, const Scalar* scalars, const TaskContext* context"
 
@@ -32,26 +41,37 @@ def program(module: Module, generation: Generation) -> SourceTree:
         TilesTooLarge: the tiles of a kernel do not fit.
         UnsupportedByTarget: the program holds what the generation refuses.
     """
-    codes = _written(module.kernels, generation)
-    own = {"views.hpp": VIEWS, "ascend.hpp": TILES}
-    own |= {_path(p.phase.kernel): _device_file(c, p) for c in codes.values() for p in c.parts}
+    codes = written(module.kernels, generation)
+    own = {"views.hpp": VIEWS, "ascend.hpp": TILES, "runtime.hpp": RUNTIME}
+    listed = listed_params(module)
+    for number, (code, part) in enumerate(functions_of(codes)):
+        lists = listed.get(code.kernel.name, frozenset())
+        own[_path(part.phase.kernel)] = _device_file(code, part, kernel_entry(number, part, lists))
     own |= {_caller_path(c): _caller_file(c) for c in codes.values() if c.caller}
     library = _library(module.kernels, codes, generation)
+    if module.entry:
+        require_expandable(module, codes, generation)
+        own["orchestration.cpp"] = orchestration_file(module, codes)
 
     def build_files(module: Module, library: Library) -> Mapping[str, str]:
         return _build_files(module, codes, generation, unverified([library.source, *own.values()]))
 
     tree = program_tree(generation.name, module, library, build_files, has_walk=True)
     files = {path: text for path, text in tree.files.items() if path != "parts.cpp"}
-    return replace(tree, files={**files, **own}, kernels=tuple(path for path in own if "/" in path))
+    headers = {f"include/{name}": text for name, text in headers_of([RUNTIME] if module.entry else [])}
+    return replace(
+        tree, files={**files, **own, **headers}, kernels=tuple(path for path in own if "/" in path)
+    )
 
 
 def host_library(kernels: Sequence[KernelFunction], generation: Generation) -> Library:
     """Return the unit that simulates kernels on the host, and what their checks mean."""
-    return _library(kernels, _written(kernels, generation), generation)
+    return _library(kernels, written(kernels, generation), generation)
 
 
-def _written(kernels: Sequence[KernelFunction], generation: Generation) -> dict[str, AscendKernel]:
+def written(kernels: Iterable[KernelFunction], generation: Generation) -> dict[str, AscendKernel]:
+    """Return written kernels by name; no two functions have one name."""
+    kernels = tuple(kernels)
     taken = {kernel.name for kernel in kernels}
     found: dict[str, AscendKernel] = {}
     for kernel in kernels:
@@ -73,8 +93,8 @@ def _paths(codes: Iterable[AscendKernel], core: str) -> list[str]:
     return [_path(p.phase.kernel) for code in codes for p in code.parts if p.phase.core == core]
 
 
-def _device_file(whole: AscendKernel, part: Part) -> str:
-    """Return the file of a function of a core: the function, and the entry of the device."""
+def _device_file(whole: AscendKernel, part: Part, entry: str) -> str:
+    """Return the file of a function of a core: the function, and what the runtime calls."""
     kernel, out = part.phase.kernel, TextWriter()
     name, title = function_name(kernel), ascii(whole.kernel.name)[1:-1]
     if whole.caller:
@@ -92,15 +112,7 @@ def _device_file(whole: AscendKernel, part: Part) -> str:
     out.line("namespace ascend {")
     return f"""{out}{part.code.out}{_numbers(name, part.code.checks)}}}  // namespace ascend
 
-#ifndef __CPU_SIM
-extern "C" __global__ AICORE void {name}(
-    __gm__ const ascend::View* views, __gm__ const ascend::Scalar* scalars, __gm__ int64_t* failed) {{
-  const ascend::TaskContext context{{uint32_t(get_block_idx()), failed + 1}};
-  const int32_t number = ascend::{name}(views, scalars, &context);
-  if (number != 0) failed[0] = number;
-}}
-#endif
-"""
+{entry}"""
 
 
 def _numbers(name: str, checks: Sequence[Check]) -> str:
@@ -184,8 +196,13 @@ _NOTES = """
 `PTO_ISA_ROOT` is the folder of the PTO library, whose `include/pto/pto-inst.hpp` simulates a core on the
 host. The program expands the workload and calls the kernels on the cores of the host.
 
-`device.cmake` compiles the kernels for the device with the vendor's compiler, one object per kernel. The
-folder has no program that submits tasks on the device: that is not supported yet.
+`device.cmake` compiles the kernels for the device with the vendor's compiler, one object per kernel, and the
+orchestration with a cross compiler. A control core of the device loads the orchestration: it expands the
+workload and submits each task to the runtime, which orders tasks by their tensors. `manifest.json` says what
+the runtime needs to know: the functions with their numbers and cores, and the arguments of a run. The
+arguments are the tensors, also those that the program makes for itself; then 32 integers, all zero, for a
+check that fails; then memory for tiles that phases share, if the manifest names it. Scalars are all sizes and
+scalars of the program, floats as their bits. The folder has no host program that loads the runtime.
 
 | in the program | on the device |
 |---|---|
@@ -205,8 +222,8 @@ def _unchecked_names(names: Sequence[str]) -> str:
         return ""
     listed = "\n".join(f"- `{name}`" for name in names)
     return f"""
-These names were not checked against any version of the PTO library. If the compiler does not know one,
-replace it in `kernels/`:
+These names were not checked against any version of the PTO library or of the runtime. If the compiler does
+not know one, replace it:
 
 {listed}
 """
@@ -226,7 +243,8 @@ def _build_files(
             "| `kernels/` | one file per kernel, for the device and the host |",
             "| `callers/` | one file per kernel that needs cube cores and vector cores |",
             "| `ascend.hpp`, `views.hpp` | what all kernels use; what callers use, too |",
-            "| `device.cmake` | how kernels are compiled for the device |",
+            "| `orchestration.cpp`, `runtime.hpp` | what a control core of the device runs |",
+            "| `device.cmake` | how kernels and the orchestration are compiled for the device |",
             "| `manifest.json` | kernels, arguments and memory, for other tools |",
             "| `walk.cpp` | the walk of the workload, which the engine expands into tasks |",
         ),
@@ -240,7 +258,7 @@ def _build_files(
         "README.md": page + "\n",
         "CMakeLists.txt": _lists(name),
         "device.cmake": _device(codes, generation),
-        "manifest.json": _manifest(codes, generation),
+        "manifest.json": _manifest(module, codes, generation),
     }
 
 
@@ -271,7 +289,8 @@ target_link_libraries({name} PRIVATE Threads::Threads ${{CMAKE_DL_LIBS}})
 def _device(codes: Mapping[str, AscendKernel], generation: Generation) -> str:
     vector, cube = (" ".join(_paths(codes.values(), core)) for core in (VECTOR, CUBE))
     return f"""\
-# Compiles the kernels for the device: cmake -P device.cmake. It needs the vendor's compiler.
+# Compiles the kernels and the orchestration for the device: cmake -P device.cmake. It needs the vendor's
+# compiler, a cross compiler, and the headers of the runtime in ASCEND_RUNTIME_ROOT.
 set(VECTOR_KERNELS {vector})
 set(CUBE_KERNELS {cube})
 function(compile CORES)
@@ -279,16 +298,22 @@ function(compile CORES)
     execute_process(
       COMMAND bisheng -xcce -std=c++17 -O2 --cce-aicore-arch=${{CORES}} -D{generation.define}
         -mllvm -cce-aicore-stack-size=0x8000 -mllvm -cce-aicore-function-stack-size=0x8000
-        -I$ENV{{PTO_ISA_ROOT}}/include -I$ENV{{ASCEND_HOME_PATH}}/include -I. -c ${{KERNEL}} -o ${{KERNEL}}.o
+        -DASCEND_RUNTIME -I$ENV{{PTO_ISA_ROOT}}/include -I$ENV{{ASCEND_RUNTIME_ROOT}}
+        -I$ENV{{ASCEND_HOME_PATH}}/include -I. -c ${{KERNEL}} -o ${{KERNEL}}.o
       COMMAND_ERROR_IS_FATAL ANY)
   endforeach()
 endfunction()
 compile({generation.vector_cores} ${{VECTOR_KERNELS}})
 compile({generation.cube_cores} ${{CUBE_KERNELS}})
+execute_process(
+  COMMAND aarch64-linux-gnu-g++ -std=c++17 -O2 -fPIC -shared -static-libstdc++ -static-libgcc
+    -ffp-contract=off -Iinclude -I. -I$ENV{{ASCEND_RUNTIME_ROOT}} orchestration.cpp walk.cpp
+    -o orchestration.so
+  COMMAND_ERROR_IS_FATAL ANY)
 """
 
 
-def _manifest(codes: Mapping[str, AscendKernel], generation: Generation) -> str:
+def _manifest(module: Module, codes: Mapping[str, AscendKernel], generation: Generation) -> str:
     rows = [
         {
             "name": name,
@@ -301,7 +326,32 @@ def _manifest(codes: Mapping[str, AscendKernel], generation: Generation) -> str:
         }
         for name, code in codes.items()
     ]
-    return json.dumps({"target": generation.name, "arch": generation.arch, "kernels": rows}, indent=2) + "\n"
+    found = {"target": generation.name, "arch": generation.arch, "kernels": rows}
+    return json.dumps(found | {"orchestration": _run_arguments(module, codes)}, indent=2) + "\n"
+
+
+def _run_arguments(module: Module, codes: Mapping[str, AscendKernel]) -> dict[str, object]:
+    """Return what the host gives to a run of the orchestration, and the functions that it submits."""
+    if not module.entry:
+        return {}
+    tensors: list[dict[str, object]] = [
+        {"name": t.name, "type": str(t.type), "local": t.is_local} for t in module.entry_workload.tensors
+    ]
+    tensors.append({"name": "failed", "integers": FAILED_WORDS})
+    workspace = max((c.caller.workspace_bytes for c in codes.values() if c.caller), default=0)
+    if any(code.caller for code in codes.values()):
+        tensors.append({"name": "workspace", "least_bytes": workspace})
+    functions = [
+        {
+            "id": number,
+            "core": {CUBE: "aic", VECTOR: "aiv"}[part.phase.core],
+            "file": _path(part.phase.kernel),
+        }
+        | {"signature": [view.role for view in part.phase.kernel.views]}
+        for number, (_, part) in enumerate(functions_of(codes))
+    ]
+    scalars = [param.name for param in module.entry_workload.symbols]
+    return {"tensors": tensors, "scalars": scalars, "functions": functions}
 
 
 def _views(kernel: KernelFunction) -> list[dict[str, str]]:

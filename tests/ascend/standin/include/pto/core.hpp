@@ -20,7 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
-enum Pipe { PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_MTE1, PIPE_M, PIPE_FIX, PIPE_ALL };
+enum Pipe { PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_MTE1, PIPE_M, PIPE_FIX, PIPE_S, PIPE_ALL };
 constexpr int EVENT_ID0 = 0;
 
 enum class NPUArch { A2A3, A5 };
@@ -30,7 +30,7 @@ namespace standin {
 constexpr int kPipes = PIPE_ALL;
 constexpr int64_t kBlock = 32;
 constexpr int64_t kEvents = 8;
-constexpr const char* kNames[] = {"V", "MTE2", "MTE3", "MTE1", "M", "FIX", "ALL"};
+constexpr const char* kNames[] = {"V", "MTE2", "MTE3", "MTE1", "M", "FIX", "S", "ALL"};
 
 /// Memories: global memory has addresses, the others have offsets.
 enum Space { kGlobal, kUb, kL1, kL0a, kL0b, kL0c, kSpaces };
@@ -202,7 +202,7 @@ class Core {
 
   void execute() {
     const bool ahead = shared().loads_first;
-    const int order[] = {PIPE_MTE2, PIPE_MTE1, PIPE_V, PIPE_M, PIPE_MTE3, PIPE_FIX};
+    const int order[] = {PIPE_MTE2, PIPE_MTE1, PIPE_V, PIPE_M, PIPE_MTE3, PIPE_FIX, PIPE_S};
     for (;;) {
       bool has_moved = false;
       for (int i = 0; i < kPipes; ++i) {

@@ -8,6 +8,7 @@
 #include "core.hpp"
 
 #define AICORE
+#define __aicore__
 #define __gm__
 
 using half = _Float16;

@@ -1,0 +1,289 @@
+"""The program of a control core: it expands the workload and submits the tasks to the device's runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pto_wsp.errors import UnsupportedByTarget
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.core import Region, Rows
+from pto_wsp.ir.kernel import IN, KernelFunction, Param, statement_expressions, walk_statements
+from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import Element, walk
+from pto_wsp.location import Location
+from pto_wsp.support.text import TextWriter
+from pto_wsp.targets.ascend.generation import Generation
+from pto_wsp.targets.ascend.kernel import AscendKernel, Part
+from pto_wsp.targets.ascend.split import CUBE
+from pto_wsp.targets.base import table_hash
+from pto_wsp.targets.c_style.spelling import function_name
+from pto_wsp.targets.cpu.emit import extent_bounds, write_table
+from pto_wsp.types.dtype import DType
+
+MAX_TENSORS, MAX_SCALARS = 32, 16
+"""Arguments of a task that the runtime takes."""
+
+OWN_SCALARS = 2
+"""Scalars of every task: where a failed check is kept, and the number of the block."""
+
+FAILED_WORDS = 32
+"""Integers that a failed check can keep: the function, the number of the check, and what it found."""
+
+Codes = Mapping[str, AscendKernel]
+
+
+def functions_of(codes: Codes) -> list[tuple[AscendKernel, Part]]:
+    """Return the functions of cores; the place of a function is its number in the runtime."""
+    return [(code, part) for code in codes.values() for part in code.parts]
+
+
+def listed_params(module: Module) -> dict[str, frozenset[str]]:
+    """Return per kernel the parameters that some task gives rows which a list names."""
+    found: dict[str, set[str]] = {}
+    for task in w.tasks(module.entry_workload.body) if module.entry else ():
+        pairs = zip(module.kernel(task.kernel).params, task.args, strict=True)
+        lists = {p.name for p, arg in pairs if isinstance(arg, Region) and _rows(arg) is not None}
+        found.setdefault(task.kernel, set()).update(lists)
+    return {name: frozenset(params) for name, params in found.items()}
+
+
+def _rows(region: Region) -> Rows | None:
+    return next((dim for dim in region.dims if isinstance(dim, Rows)), None)
+
+
+# --- what is refused ---------------------------------------------------------------------------------------
+
+
+def require_expandable(module: Module, codes: Codes, generation: Generation) -> None:
+    """Raise UnsupportedByTarget for the first thing in a program that a control core cannot expand."""
+    found = _of_workload(module) or _of_arguments(module, codes) or _of_phases(codes)
+    if found is not None:
+        what, reason, loc = found
+        raise UnsupportedByTarget(target=generation.name, what=what, reason=reason, loc=loc)
+
+
+_Refusal = tuple[str, str, Location | None]
+
+
+def _of_workload(module: Module) -> _Refusal | None:
+    entry = module.entry_workload
+    for tensor in entry.tensors:
+        if tensor.name in w.deciding_tensors(entry.body) & module.written:
+            reason = "the control core does not wait for tasks: compute it in a program before"
+            return f"`{tensor.name}`, which tasks write and which decides what runs", reason, tensor.loc
+    for node in w.walk_nodes(entry.body):
+        if isinstance(node, w.Loop) and node.kind == w.SEQUENTIAL:
+            return "`P.seq`", "the runtime orders tasks by their tensors: use `P.range`", node.loc
+        if isinstance(node, w.Task) and node.after:
+            return "`after=`", "the runtime orders tasks by their tensors alone", node.loc
+    return None
+
+
+def _of_arguments(module: Module, codes: Codes) -> _Refusal | None:
+    listed = listed_params(module)
+    for code, part in functions_of(codes):
+        kernel = part.phase.kernel
+        lists = listed.get(code.kernel.name, frozenset()) & {p.name for p in kernel.views}
+        scalars = len(kernel.scalar_params) + OWN_SCALARS + 2 * len(lists)
+        if len(kernel.views) > MAX_TENSORS or scalars > MAX_SCALARS:
+            what = f"{len(kernel.views)} tensors and {scalars} scalars of a task of `{kernel.name}`"
+            reason = f"the runtime takes {MAX_TENSORS} and {MAX_SCALARS}: pass fewer arguments"
+            return what, reason, code.kernel.loc
+    return None
+
+
+def _of_phases(codes: Codes) -> _Refusal | None:
+    mixed = [code.kernel for code in codes.values() if code.caller]
+    for kernel in mixed:
+        for loc in _places_of_elements(kernel):
+            what = f"an element of a tensor in `{kernel.name}`, which has phases"
+            return what, "the control core would read it before earlier tasks are complete", loc
+    types = _workspace_types(codes)
+    if len(types) > 1:
+        names = " and ".join(sorted(map(str, types)))
+        reason = "the tensor that holds them has one type: cast in the phase that reads the tile"
+        return f"tiles of {names} that phases share", reason, mixed[0].loc
+    return None
+
+
+def _places_of_elements(kernel: KernelFunction) -> Iterator[Location | None]:
+    """Yield where a kernel reads single elements of tensors."""
+    for stmt in walk_statements(kernel.body or ()):
+        for expr in statement_expressions(stmt):
+            yield from (part.loc or stmt.loc for part in walk(expr) if isinstance(part, Element))
+
+
+def _workspace_types(codes: Codes) -> set[DType]:
+    """Return the element types of tiles that phases share."""
+    return {
+        dict(part.phase.kernel.tiles)[tile].dtype
+        for code in codes.values()
+        if code.caller
+        for part in code.parts
+        for tile in part.phase.outputs
+    }
+
+
+# --- the entry of a kernel ---------------------------------------------------------------------------------
+
+
+def kernel_entry(number: int, part: Part, lists: frozenset[str]) -> str:
+    """Return the function that the runtime calls on a core.
+
+    Args:
+        number: of the function.
+        part: the function.
+        lists: its parameters that may have a list of rows.
+    """
+    kernel = part.phase.kernel
+    views = [
+        f"view_of(args[{i}], {len(extent_bounds(p))}, {_itemsize(p)})" for i, p in enumerate(kernel.views)
+    ]
+    first = len(views)
+    scalars = [f"Scalar{{args[{first + i}]}}" for i in range(len(kernel.scalar_params))]
+    own = first + len(scalars)
+    out = TextWriter()
+    out.line('extern "C" __aicore__ void kernel_entry(__gm__ int64_t* args) {')
+    with out.indented():
+        out.line("using namespace ascend;")
+        out.line(f"View views[] = {{{', '.join(views) or 'View{}'}}};")
+        out.line(f"const Scalar scalars[] = {{{', '.join(scalars) or 'Scalar{0}'}}};")
+        out.line(f"GLOBAL int64_t* failed = (GLOBAL int64_t*)args[{own}];")
+        out.line(f"const TaskContext context{{uint32_t(args[{own + 1}]), failed + 2, nullptr, nullptr}};")
+        at = own + OWN_SCALARS
+        for i, param in enumerate(kernel.views):
+            if param.name in lists:
+                out.line(f"set_rows(views[{i}], args[{at}], args[{at + 1}]);")
+                at += 2
+        out.line(f"const int32_t number = {function_name(kernel)}(views, scalars, &context);")
+        out.line(f"if (number != 0) failed[0] = {number + 1}, failed[1] = number;")
+        pipe = "PIPE_FIX" if part.phase.core == CUBE else "PIPE_MTE3"
+        out.line(f"set_flag({pipe}, PIPE_S, EVENT_ID7);")
+        out.line(f"wait_flag({pipe}, PIPE_S, EVENT_ID7);")
+    out.line("}")
+    return f'#ifdef ASCEND_RUNTIME\n#include "runtime.hpp"\n\n{out}#endif\n'
+
+
+def _itemsize(param: Param) -> int:
+    assert param.type.dtype is not None
+    return param.type.dtype.itemsize
+
+
+# --- the orchestration -------------------------------------------------------------------------------------
+
+
+def orchestration_file(module: Module, codes: Codes) -> str:
+    """Return the source of the library that a control core loads."""
+    entry, out = module.entry_workload, TextWriter()
+    out.line(f"// The orchestration of {ascii(entry.name)[1:-1]}, for a control core.")
+    out.line("// Generated by pto-wsp: do not edit.")
+    out.line("#define ASCEND_CONTROL_CORE")
+    for name in ("pto/wsp/device/orchestration.hpp", "runtime.hpp", "bytecode.hpp"):
+        out.line(f'#include "{name}"')
+    for code in codes.values():
+        if code.caller:
+            out.line(f'#include "callers/{function_name(code.kernel)}.hpp"')
+    out.line()
+    out.line('extern "C" pto::wsp::walk::Event pto_wsp_walk(')
+    out.line("    pto::wsp::walk::State& state, int64_t* registers, const pto::wsp::walk::Inputs& inputs);")
+    out.line()
+    out.line("static ascend::Run* run;")
+    _write_functions(codes, listed_params(module), out)
+    out.line()
+    out.line("namespace pto::wsp::tile {")
+    first = 0
+    for code in codes.values():
+        _write_submission(code, first, out)
+        first += len(code.parts)
+    kernels = [code.kernel for code in codes.values()]
+    write_table(out, kernels, dict.fromkeys(codes, 0), f"0x{table_hash(kernels):016x}")
+    out.line()
+    _write_entry(module, codes, out)
+    return str(out)
+
+
+def _write_functions(codes: Codes, listed: Mapping[str, frozenset[str]], out: TextWriter) -> None:
+    """Write the table of the functions of cores, with their arguments."""
+    rows: list[str] = []
+    for number, (code, part) in enumerate(functions_of(codes)):
+        kernel, lists = part.phase.kernel, listed.get(code.kernel.name, frozenset())
+        arguments = ", ".join(_argument(param, lists) for param in kernel.views)
+        name = f"arguments_{number}"
+        if kernel.views:
+            out.line(f"static const ascend::Argument {name}[] = {{{arguments}}};")
+        counts = f"{len(kernel.views)}, {len(kernel.scalar_params)}, {name if kernel.views else 'nullptr'}"
+        rows.append(f"{{{number}, {_bool(part.phase.core == CUBE)}, {counts}}},  // {kernel.name}")
+    out.line("static const ascend::Function functions[] = {")
+    with out.indented():
+        for row in rows:
+            out.line(row)
+    out.line("};")
+
+
+def _argument(param: Param, lists: frozenset[str]) -> str:
+    flags = f"{_bool(param.role != IN)}, {_bool(param.name in lists)}"
+    return f"{{{len(extent_bounds(param))}, {_itemsize(param)}, {flags}}}"
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+_CALL = "const View* views, const Scalar* scalars, const TaskContext* context"
+_SAME = "reinterpret_cast<const ascend::View*>(views), reinterpret_cast<const ascend::Scalar*>(scalars)"
+
+
+def _write_submission(code: AscendKernel, first: int, out: TextWriter) -> None:
+    """Write the function that submits a task of a kernel; `first` is the number of its first function."""
+    name = function_name(code.kernel)
+    if code.caller is None:
+        out.line(f"int32_t {name}({_CALL}) {{")
+        out.line(f"  run->submit(functions[{first}], {_SAME}, context->block_idx);")
+        out.line("  return 0;")
+        out.line("}")
+        return
+    size, itemsize = code.caller.workspace_bytes, code.caller.workspace_itemsize
+    out.line(f"static void call_{name}(")
+    out.line("    const ascend::TaskContext* context, int32_t phase, const ascend::View* views,")
+    out.line("    const ascend::Scalar* scalars) {")
+    out.line(f"  run->submit(functions[{first} + phase], views, scalars, context->block_idx);")
+    out.line("}")
+    out.line(f"int32_t {name}({_CALL}) {{")
+    out.line(f"  uint8_t* workspace = run->take_workspace({size}, {itemsize});")
+    fields = f"context->block_idx, context->monitor->values, call_{name}, workspace"
+    out.line(f"  const ascend::TaskContext task{{{fields}}};")
+    out.line(f"  return ascend::{name}({_SAME}, &task);")
+    out.line("}")
+
+
+def _write_entry(module: Module, codes: Codes, out: TextWriter) -> None:
+    """Write the two functions that the runtime calls."""
+    tensors = module.entry_workload.tensors
+    count = len(tensors)
+    has_workspace = any(code.caller for code in codes.values())
+    out.line('extern "C" __attribute__((visibility("default")))')
+    out.line("OrchestrationConfig aicpu_orchestration_config(const ChipTaskArgs&) {")
+    out.line(f"  return {{{count + 1 + has_workspace}}};")
+    out.line("}")
+    out.line('extern "C" __attribute__((visibility("default")))')
+    out.line("void aicpu_orchestration_entry(const ChipTaskArgs& args) {")
+    with out.indented():
+        workspace = f"args.tensor({count + 1})" if has_workspace else "nullptr"
+        out.line(f"ascend::Run own(args.tensor({count}), {workspace});")
+        out.line("run = &own;")
+        out.line("std::vector<pto::wsp::bind::ArrayRef> arrays;")
+        for number, tensor in enumerate(tensors):
+            dtype = tensor.type.dtype
+            text = f"pto::wsp::DType::{dtype.name}, {len(tensor.type.dims)}"
+            out.line(
+                f"arrays.push_back(own.bind(args.tensor({number}), {text}));  // {ascii(tensor.name)[1:-1]}"
+            )
+        if has_workspace:
+            (itemsize,) = {code.caller.workspace_itemsize for code in codes.values() if code.caller}
+            out.line(f"own.bind_workspace({itemsize});")
+        out.line("std::vector<std::optional<int64_t>> symbols;")
+        for number, param in enumerate(module.entry_workload.symbols):
+            out.line(f"symbols.push_back(int64_t(args.scalar({number})));  // {ascii(param.name)[1:-1]}")
+        out.line("const pto::wsp::KernelLibrary& library = *pto_wsp_kernel_library();")
+        out.line("own.expand(bytecode, sizeof(bytecode), library, pto_wsp_walk, arrays, symbols);")
+    out.line("}")

@@ -118,6 +118,10 @@ class ShapeMismatch(FrontendError):
     template = "shapes do not fit `{op}`"
     label = "expected {expected}, found {found}"
     hint = "reduce (`pto.rowsum`), expand (`pto.rowexpand`), reshape or extract an operand"
+    hint_of_axis = (
+        "reductions of rows such as `pto.rowsum` return [rows, 1], those of columns such as `pto.colsum` "
+        "[1, cols]; reduce the other axis"
+    )
 
 
 class DTypeMismatch(FrontendError):

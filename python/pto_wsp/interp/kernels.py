@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -240,7 +241,10 @@ class _Frame:
             try:
                 result = np.asarray(row.numpy(*arrays, *scalars, attrs))
             except Undefined as error:
-                self.fail(CheckText(str(error)), (), instr.loc)
+                text = check_texts.undefined(instr.op, str(error))
+                shapes = [*valid, *([attrs["valid_shape"]] if instr.op in check_texts.RESHAPED else [])]
+                place = [attrs.get("row") or 0, attrs.get("col") or 0]
+                self.fail(text, [*chain.from_iterable(shapes), *place], instr.loc)
                 raise AssertionError from error
             self.tiles[instr.dst] = _Tile(result.astype(dst.dtype.to_numpy()))
 

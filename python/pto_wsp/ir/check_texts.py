@@ -64,6 +64,26 @@ def too_many_valid(capacity: int, what: str) -> CheckText:
     return CheckText(f"a tile with {capacity} {what} cannot have that many valid ones", "found {0}")
 
 
+RESHAPED = frozenset(("reshape", "extract"))
+"""Instructions whose text also mentions the shape of their result."""
+
+_PLACED = "found {2} x {3} at [{4}, {5}] of {0} x {1}"
+_FOUND = {
+    "reshape": "found {0} x {1} as {2} x {3}",
+    "extract": _PLACED,
+    "insert": _PLACED,
+    "setval": "found [{2}, {3}] of {0} x {1}",
+}
+
+
+def undefined(op: str, message: str) -> CheckText:
+    """Return the text of an instruction that has no meaning for its operands.
+
+    Values: rows and columns of each operand, then those of the result (`RESHAPED`), then the place.
+    """
+    return CheckText(message, _FOUND.get(op, ""))
+
+
 def no_value(expr: Expr) -> CheckText:
     """Return the text of an expression that may have no value."""
     message = "an expression overflows 64 bits or divides by zero"

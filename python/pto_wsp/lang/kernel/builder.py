@@ -359,7 +359,9 @@ class Builder:
         if len(sizes) != 2 or any(c not in (None, s) for c, s in zip(sizes, tile.type.shape, strict=True)):
             expected = "[" + ", ".join("?" if c is None else str(c) for c in sizes) + "]"
             found = f"[{tile.type.rows}, {tile.type.cols}]"
-            raise ShapeMismatch(op=site.label, expected=expected, found=found, loc=site.loc)
+            is_other_axis = 1 in sizes and 1 in tile.type.shape and len(sizes) == 2
+            hint = ShapeMismatch.hint_of_axis if is_other_axis else None
+            raise ShapeMismatch(op=site.label, expected=expected, found=found, hint=hint, loc=site.loc)
         region = Region(view.param.name, view.dims, site.loc)
         self.emit(k.Store(region, tile.name, site.loc, None if rows is None else rows.name))
 

@@ -447,6 +447,24 @@ class KernelWriter(ABC):
         self.check(bad, text, loc, [start, self.spelling.stop_of(start, extent or "1"), size])
         return start, extent
 
+    def call(self, call: str, failure: str, instr: Instr, result: str, attributes: Sequence[str]) -> None:
+        """Write a call of a function of tiles, and the check of what it returns.
+
+        Args:
+            call: the call.
+            failure: what is wrong where it returns false, or empty if it returns nothing.
+            instr: the instruction.
+            result: name of the tile that it writes.
+            attributes: its arguments that are neither tiles nor scalars.
+        """
+        if not failure:
+            self.out.line(f"{call};")
+            return
+        text = check_texts.undefined(instr.op, failure)
+        tiles = [*map(tile_name, instr.tiles), *([result] if instr.op in check_texts.RESHAPED else [])]
+        found = [*(f"{tile}.{extent}" for tile in tiles for extent in FIELDS), *attributes]
+        self.check(f"!{call}", text, instr.loc, found if text.found else [])
+
     # --- valid shapes -----------------------------------------------------------------------------------
 
     def agree(self, step: Step, instr: Instr) -> None:

@@ -59,15 +59,12 @@ def write_call(code: KernelCode, node: Alone, instr: Instr, call: CallTemplate) 
         stride = row_stride(code.types[instr.dst], code.lanes)
         extents = code.result_extents(node.step, instr)
         code.out.line(f"const Tile<{storage}> {made}{{{own}, {stride}, {extents}}};")
-    arguments = [made, *map(tile_name, instr.tiles), *(_argument(code, instr, n) for n in call.arguments)]
+    attributes = [_argument(code, instr, name) for name in call.arguments]
+    arguments = [made, *map(tile_name, instr.tiles), *attributes]
     arguments += [code.scalar_operand(scalar, instr) for scalar in instr.scalars]
     if call.needs_spare:
         arguments.append(str(code.extra(node, "spare", storage)))
-    text = f"unchecked::{call.function}({', '.join(arguments)})"
-    if call.failure:
-        code.check(f"!{text}", CheckText(call.failure), instr.loc)
-    else:
-        code.out.line(f"{text};")
+    code.call(f"unchecked::{call.function}({', '.join(arguments)})", call.failure, instr, made, attributes)
     if own is not None:
         code.out.line(f"{dst} = copy({made}, {code.buffer(instr.dst)});")
 

@@ -207,11 +207,7 @@ class CudaKernel(KernelWriter):
         scalars = [self.scalar_operand(scalar, instr) for scalar in instr.scalars]
         with self._made(step, instr) as made:
             arguments = [made, *map(tile_name, instr.tiles), *attributes, *scalars]
-            text = f"{call.function}({', '.join(arguments)})"
-            if call.failure:
-                self.check(f"!{text}", CheckText(call.failure), instr.loc)
-            else:
-                self.out.line(f"{text};")
+            self.call(f"{call.function}({', '.join(arguments)})", call.failure, instr, made, attributes)
 
     def _attribute(self, instr: Instr, name: str) -> str:
         """Return an attribute as an argument; 0 where it is absent."""

@@ -7,8 +7,9 @@ busy: `--picture` draws its processes over time.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -114,16 +115,24 @@ def build(depth: int) -> Workload:
     parts = Channel("parts", Tensor[f32, HEADS, DIM], depth=depth)
     sums = Channel("sums", Tensor[f32, HEADS, 1])
 
+    def each_page(lengths: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield the number of each sequence, and its pages."""
+        for b in P.range("batch"):
+            for page in P.tiles(lengths[b], PAGE, order="range"):
+                yield b, page
+
+    def load(lengths: Any, table: Any, cache: Any, channel: Channel) -> None:
+        for b, page in each_page(lengths):
+            with channel.send() as token:
+                move(x=cache[table[b, page.start // PAGE], : page.extent], y=token[: page.extent])
+
     @process
     def load_keys(
         Lengths: Tensor[i32, "batch"],
         BlockTable: Tensor[i32, "batch", "row_pages"],
         K: Tensor[f32, "pages", PAGE, DIM],
     ) -> None:
-        for b in P.range("batch"):
-            for page in P.tiles(Lengths[b], PAGE, order="range"):
-                with keys.send() as token:
-                    move(x=K[BlockTable[b, page.start // PAGE], : page.extent], y=token[: page.extent])
+        load(Lengths, BlockTable, K, keys)
 
     @process
     def load_values(
@@ -131,18 +140,14 @@ def build(depth: int) -> Workload:
         BlockTable: Tensor[i32, "batch", "row_pages"],
         V: Tensor[f32, "pages", PAGE, DIM],
     ) -> None:
-        for b in P.range("batch"):
-            for page in P.tiles(Lengths[b], PAGE, order="range"):
-                with values.send() as token:
-                    move(x=V[BlockTable[b, page.start // PAGE], : page.extent], y=token[: page.extent])
+        load(Lengths, BlockTable, V, values)
 
     @process
     def multiply(Lengths: Tensor[i32, "batch"], Q: Tensor[f32, "batch", HEADS, DIM]) -> None:
-        for b in P.range("batch"):
-            for page in P.tiles(Lengths[b], PAGE, order="range"):
-                for token in keys.receive(1):
-                    with products.send() as product:
-                        scores[b](q=Q[b], k=token[: page.extent], s=product[:, : page.extent])
+        for b, page in each_page(Lengths):
+            for token in keys.receive(1):
+                with products.send() as product:
+                    scores[b](q=Q[b], k=token[: page.extent], s=product[:, : page.extent])
 
     @process
     def soften_pages(
@@ -165,12 +170,11 @@ def build(depth: int) -> Workload:
 
     @process
     def weigh_pages(Lengths: Tensor[i32, "batch"]) -> None:
-        for b in P.range("batch"):
-            for page in P.tiles(Lengths[b], PAGE, order="range"):
-                for weight in weights.receive(1):
-                    for value in values.receive(1):
-                        with parts.send() as part:
-                            weigh[b](p=weight[:, : page.extent], v=value[: page.extent], y=part)
+        for b, page in each_page(Lengths):
+            for weight in weights.receive(1):
+                for value in values.receive(1):
+                    with parts.send() as part:
+                        weigh[b](p=weight[:, : page.extent], v=value[: page.extent], y=part)
 
     @process
     def collect(Lengths: Tensor[i32, "batch"], O: Tensor[f32, "batch", HEADS, DIM]) -> None:  # noqa: E741

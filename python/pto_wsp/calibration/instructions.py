@@ -104,13 +104,17 @@ def instruction_costs(clock_ghz: float) -> dict[str, InstructionCost]:
 
 @record
 class _Repeated:
-    """A kernel that repeats an instruction, and the shapes of its operands and of its result."""
+    """A kernel that repeats an instruction, and the shapes of its operands and of its result.
+
+    `dtype` is the type of the result. The left operand is f32.
+    """
 
     kernel: Kernel
     left: Shape
     right: Shape
     out: Shape
     dtype: DType = f32
+    right_dtype: DType = f32
 
 
 class _Times:
@@ -124,8 +128,8 @@ class _Times:
         self._arrays: dict[str, Any] = {
             "X": np.full((SIDE, SIDE), 0.5, np.float32),
             "Z": np.full((SIDE, SIDE), 0.5, np.float32),
+            "B": np.full((SIDE, SIDE), 0.5, bf16.to_numpy()),
         }
-        self._arrays |= {"B": np.full((SIDE, SIDE), 0.5, bf16.to_numpy())}
         self._arrays |= {f"Y_{dtype}": np.zeros((SIDE, SIDE), dtype.to_numpy()) for dtype in OUTPUTS}
 
     def of(self, name: str) -> float:
@@ -178,14 +182,14 @@ def _program(kernels: list[_Repeated]) -> Program:
         Chosen: Tensor[i32, len(kernels)],
         count: Scalar[i64],
     ):
+        rights = {f32: Z, bf16: B}
         outputs = {f32: Y_f32, bf16: Y_bf16, i32: Y_i32, i64: Y_i64}
         for number, each in enumerate(kernels):
             for _ in P(Chosen[number]):
                 (rows, cols), (inner, wide), (top, side) = each.left, each.right, each.out
-                right = B if each.kernel.__name__ == "product_bf16" else Z
                 each.kernel(
                     x=X[:rows, :cols],
-                    z=right[:inner, :wide],
+                    z=rights[each.right_dtype][:inner, :wide],
                     y=outputs[each.dtype][:top, :side],
                     count=count,
                 )
@@ -207,7 +211,7 @@ def _kernels() -> Iterator[tuple[str, _Repeated]]:
             yield f"{name} {at}", _unary(getattr(pto, name), full, out)
         yield f"rowargmax {at}", _unary(pto.rowargmax, full, column, i32)
         yield f"sort {at}", _unary(pto.sort, full, full, i64)
-        yield f"cvt {at}", _conversion(full)
+        yield f"cvt {at}", _unary(_to_bf16, full, full, bf16)
         for name, op, right in (
             ("add", pto.add, full),
             ("div", pto.div, full),
@@ -217,8 +221,12 @@ def _kernels() -> Iterator[tuple[str, _Repeated]]:
             yield f"{name} {at}", _binary(op, full, right)
     for rows in PRODUCTS:
         yield f"matmul {rows}", _product(rows)
-        yield f"matmul transposed {rows}", _product_transposed(rows)
-    yield "matmul bf16", _product_bf16(PRODUCTS[0])
+        yield f"matmul transposed {rows}", _product(rows, is_transposed=True)
+    yield "matmul bf16", _product(PRODUCTS[0], dtype=bf16)
+
+
+def _to_bf16(x: Any) -> Any:
+    return pto.cast(x, bf16)
 
 
 def _unary(op: Any, left: Shape, out: Shape, dtype: DType = f32) -> _Repeated:
@@ -257,70 +265,25 @@ def _binary(op: Any, left: Shape, right: Shape) -> _Repeated:
     return _Repeated(binary, left, right, left)
 
 
-def _conversion(left: Shape) -> _Repeated:
-    rows, cols = left
+def _product(rows: int, is_transposed: bool = False, dtype: DType = f32) -> _Repeated:
+    inner, wide = right = (WIDE, INNER) if is_transposed else (INNER, WIDE)
 
-    @kernel
-    def conversion(
-        x: In[Tile[rows, cols, f32]],
-        z: In[Tile[1, 1, f32]],
-        y: Out[Tile[rows, cols, bf16]],
-        count: Scalar[i64],
-    ):
-        result = pto.cast(x, bf16)
-        for _ in range(count):
-            result = pto.cast(x, bf16)
-        pto.store(y, result)
-
-    return _Repeated(conversion, left, (1, 1), left, bf16)
-
-
-def _product(rows: int) -> _Repeated:
     @kernel
     def product(
         x: In[Tile[rows, INNER, f32]],
-        z: In[Tile[INNER, WIDE, f32]],
+        z: In[Tile[inner, wide, dtype]],
         y: Out[Tile[rows, WIDE, f32]],
         count: Scalar[i64],
     ):
-        total = pto.zeros((rows, WIDE))
+        total, left = pto.zeros((rows, WIDE)), pto.cast(x, dtype)
         for _ in range(count):
-            total = pto.matmul_acc(total, x, z)
+            if is_transposed:
+                total = pto.matmul_acc(total, left, z.T)
+            else:
+                total = pto.matmul_acc(total, left, z)
         pto.store(y, total)
 
-    return _Repeated(product, (rows, INNER), (INNER, WIDE), (rows, WIDE))
-
-
-def _product_transposed(rows: int) -> _Repeated:
-    @kernel
-    def product_transposed(
-        x: In[Tile[rows, INNER, f32]],
-        z: In[Tile[WIDE, INNER, f32]],
-        y: Out[Tile[rows, WIDE, f32]],
-        count: Scalar[i64],
-    ):
-        total = pto.zeros((rows, WIDE))
-        for _ in range(count):
-            total = pto.matmul_acc(total, x, z.T)
-        pto.store(y, total)
-
-    return _Repeated(product_transposed, (rows, INNER), (WIDE, INNER), (rows, WIDE))
-
-
-def _product_bf16(rows: int) -> _Repeated:
-    @kernel
-    def product_bf16(
-        x: In[Tile[rows, INNER, f32]],
-        z: In[Tile[INNER, WIDE, bf16]],
-        y: Out[Tile[rows, WIDE, f32]],
-        count: Scalar[i64],
-    ):
-        total, left = pto.zeros((rows, WIDE)), pto.cast(x, bf16)
-        for _ in range(count):
-            total = pto.matmul_acc(total, left, z)
-        pto.store(y, total)
-
-    return _Repeated(product_bf16, (rows, INNER), (INNER, WIDE), (rows, WIDE))
+    return _Repeated(product, (rows, INNER), right, (rows, WIDE), right_dtype=dtype)
 
 
 def _vector_cost(cycles: list[float]) -> InstructionCost:

@@ -1,15 +1,12 @@
 """Ctrl-C, and threads that the system refuses: a run ends between two tasks, and the engine stays usable."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.python.runtime.scripts import run_script
 from tests.slow import mostly_slow
-
-ROOT = Path(__file__).parents[3]
 
 SCRIPT = """
 import os, signal, sys, threading, time
@@ -57,15 +54,6 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
     os._exit(0)
 """
-
-
-def run_script(text: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    path = folder / "program.py"
-    path.write_text(text)
-    return subprocess.run(
-        [sys.executable, str(path), *arguments],
-        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("workers", mostly_slow(["3", "1"]))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +14,9 @@ from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.tools.main import main
 from tests.python.runtime.network_kernels import copy
+from tests.python.runtime.scripts import run_script
 
-ROOT, N = Path(__file__).parents[3], 23
+N = 23
 
 
 def pipeline() -> Workload:
@@ -100,7 +98,6 @@ def test_a_simulated_network_has_a_report_in_place_of_a_trace() -> None:
 
 FORKED = """
 import os, sys
-sys.path.insert(0, sys.argv[1])
 import numpy as np
 from tests.python.runtime.test_network_traces import N, pipeline
 
@@ -119,14 +116,5 @@ assert is_equal and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_forked_child_and_its_parent_run_networks(tmp_path: Path) -> None:
-    path = tmp_path / "program.py"
-    path.write_text(FORKED)
-    done = subprocess.run(
-        [sys.executable, str(path), str(ROOT)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = run_script(FORKED, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +29,7 @@ from pto_wsp.runtime.outcome import RunRequest
 from tests.generators.drawing import DRAWS, Draw, tries
 from tests.generators.networks import COLS, ROWS, random_network
 from tests.python.runtime.network_kernels import checked, copy
-
-ROOT = Path(__file__).parents[3]
+from tests.python.runtime.scripts import run_script
 
 
 def outcome(program: Program, module: Module, workers: int, delays: int) -> tuple[str, list[np.ndarray]]:
@@ -207,7 +203,6 @@ def test_no_depths_are_named_where_none_is_found_soon() -> None:
 
 INTERRUPTED = """
 import os, signal, sys, threading
-sys.path.insert(0, sys.argv[1])
 from tests.python.runtime.test_networks import circle
 
 program = circle().compile()
@@ -221,16 +216,7 @@ except KeyboardInterrupt:
 
 
 def test_an_endless_network_is_interrupted(tmp_path: Path) -> None:
-    path = tmp_path / "program.py"
-    path.write_text(INTERRUPTED)
-    done = subprocess.run(
-        [sys.executable, str(path), str(ROOT)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = run_script(INTERRUPTED, tmp_path)
     assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
 
 

@@ -192,7 +192,7 @@ def build(depth: int) -> Workload:
 
 
 def random_batch(rng: np.random.Generator, lengths: np.ndarray) -> Batch:
-    """Scatter the pages of every sequence over the cache; what no sequence owns is NaN."""
+    """Scatter the pages of every sequence over the cache; elements without an owner are NaN."""
     row_pages = -(-lengths // PAGE)
     total, batch = int(row_pages.sum()) + 1, len(lengths)
     table = np.full((batch, int(row_pages.max())), -1, np.int32)

@@ -157,7 +157,7 @@ class LowRank:
         return bias
 
     def add(self, role: str, layer: Any, request: Any, x: Any, hidden: Any) -> None:
-        """Trace what adapters add to tokens."""
+        """Trace the products that adapters add to tokens."""
         add_low = add_kernel(self._config.dims(role)[1], self._rank)
 
         def with_adapter(b: Any, t: Any, places: Any, low: Any, matrix: Any) -> None:

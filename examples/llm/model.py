@@ -239,7 +239,7 @@ class Model:
         return found
 
     def _adapters(self, tokens: int) -> dict[str, np.ndarray]:
-        """Return the matrices of adapters, and what a run needs to apply them to tokens."""
+        """Return the matrices of adapters, and the arrays with which a run applies them to tokens."""
         found = dict(self._low_rank)
         for role in self._adapted.roles:
             found[f"{role}Low"] = self._buffer(f"{role}Low", (tokens, self._adapted.rank), f32)

@@ -27,7 +27,7 @@ PIECE, TRAINER, NORMALIZER = 1, 2, 3
 
 @dataclass(frozen=True)
 class Pieces:
-    """What a tokenizer of SentencePiece consists of.
+    """The pieces and settings of a tokenizer of SentencePiece.
 
     Attributes:
         texts: of the pieces, by their numbers.
@@ -51,7 +51,7 @@ class Pieces:
 
 
 def read_pieces(message: bytes) -> Pieces:
-    """Return what a `tokenizer.model` holds.
+    """Return the pieces and settings of a `tokenizer.model`.
 
     Raises:
         UnknownModel: it is not one, or has pieces or a setting that these programs do not have.

@@ -202,7 +202,7 @@ def application(service: Service, name: str) -> Starlette:
 
 
 def _read(fields: dict[str, Any], text: Text) -> dict[str, Any]:
-    """Return what a request asks: options of `Engine.add`. Its model is the adapter.
+    """Return the options of `Engine.add` that a request sets. Its model is the adapter.
 
     Raises:
         UnknownModel: a field that has no effect, or a value out of its range.

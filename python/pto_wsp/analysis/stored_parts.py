@@ -117,7 +117,7 @@ def _expressions(dim: DimSelect) -> tuple[Expr, ...]:
 
 
 def _follows(dim: DimSelect, loops: Loops) -> bool:
-    """Whether constants and known loops decide what of a dimension is stored."""
+    """Whether constants and known loops decide which part of a dimension is stored."""
     if isinstance(dim, Full):
         return True
     leaves = (p for expr in _expressions(dim) for p in walk(expr) if not children(p))

@@ -74,7 +74,7 @@ GROUPS: Mapping[str, str] = {
 """By the row that is measured, the rows that cost the same."""
 
 FREE = "load store gather scatter reshape setval"
-"""Rows that move data, or nothing: transfers count what they take."""
+"""Rows that move data or do nothing. Their time is that of their transfers."""
 
 
 def instruction_costs(clock_ghz: float) -> dict[str, InstructionCost]:
@@ -94,7 +94,7 @@ def instruction_costs(clock_ghz: float) -> dict[str, InstructionCost]:
     )
     product = replace(plain, transposed=transposed)
     costs |= dict.fromkeys(("matmul", "matmul_acc", "matmul_bias"), product)
-    # Assumptions: nothing measures the packed formats.
+    # Assumptions: the packed formats are not measured.
     costs["quantise"] = InstructionCost(start=found["cvt"].start, repeat=4 * found["cvt"].repeat)
     costs["matmul_quantised"] = InstructionCost(
         repeat=2 * found["cvt"].repeat, block=product.block_of_4, right=product.right
@@ -140,8 +140,8 @@ class _Times:
     def _cycles(self) -> list[float]:
         """Cycles of one repetition of each kernel.
 
-        All kernels are measured in turn, so that a moment in which others disturb does not meet all trials
-        of one of them.
+        All kernels are measured in turn, so that other work of the machine does not disturb all trials of one
+        kernel.
         """
         counts = [self._count(which) for which in range(len(self._numbers))]
         many, once = [inf] * len(counts), [inf] * len(counts)

@@ -87,7 +87,7 @@ def stated_cost(
 def _python_cycles(
     kernel: k.KernelFunction, device: Device, shapes: Sequence[tuple[int, ...]], scalars: Sequence[Value]
 ) -> float:
-    """Return what the function of `@NAME.cost` returns."""
+    """Return the cost that the function of `@NAME.cost` returns."""
     assert kernel.cost is not None
     values: dict[str, object] = dict(zip((p.name for p in kernel.scalar_params), scalars, strict=True))
     values |= {p.name: StatedView(shape) for p, shape in zip(kernel.views, shapes, strict=True)}

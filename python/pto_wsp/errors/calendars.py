@@ -33,7 +33,7 @@ class BadCalendar(BindError):
 
 
 class CalendarUndecided(BindError):
-    """A calendar of a program in which tasks write what decides which tasks exist."""
+    """A calendar of a program whose tasks write values that decide which tasks exist."""
 
     code = "calendar-undecided"
     template = "`{program}` cannot have a calendar: its tasks are not decided before the run"

@@ -116,7 +116,7 @@ def _argument(code: str, start: int) -> str:
 
 
 def _require(node: ast.expr, views: Mapping[str, int], names: set[str]) -> None:
-    """Raise a ValueError for what is not part of a cost."""
+    """Raise a ValueError for a field that a cost does not have."""
     match node:
         case ast.Constant(value=int() | float()) if not isinstance(node.value, bool):
             return

@@ -1,4 +1,4 @@
-"""Arrays in memory of a GPU, as what a run knows of them."""
+"""Arrays in memory of a GPU: address, shape, strides and owner."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GpuArray(np.ndarray):
 
 
 class ForeignMemory:
-    """Memory of another library as numpy's array interface; holds what owns the memory."""
+    """Memory of another library as numpy's array interface; holds the owner of the memory."""
 
     def __init__(self, owner: object, interface: dict[str, Any]) -> None:
         self.owner = owner

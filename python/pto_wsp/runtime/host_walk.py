@@ -1,4 +1,4 @@
-"""The walk of a launch, again on the host: for the names of tasks, and for what errors say."""
+"""The walk of a launch, repeated on the host for the names of tasks and the texts of errors."""
 
 from __future__ import annotations
 

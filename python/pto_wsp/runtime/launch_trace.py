@@ -69,7 +69,7 @@ class _LaunchRecord:
         return block, begin - np.int64(first), end - np.int64(first)
 
     def dispatchers(self) -> np.ndarray:
-        """Return the block: it has expanded what it runs."""
+        """Return the block, which expands its own tasks."""
         return self.times()[0]
 
     def walks(self) -> np.ndarray:

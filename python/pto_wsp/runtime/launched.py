@@ -95,11 +95,11 @@ class LaunchedRunner:
         return found
 
     def run(self, request: RunRequest) -> tuple[LaunchedFigures, Trace | None]:
-        """Copy what lies on the host, launch, and wait."""
+        """Copy the arrays of the host, launch, and wait."""
         return self.submit(request).wait()
 
     def submit(self, request: RunRequest) -> LaunchedRun:
-        """Copy what lies on the host, and launch.
+        """Copy the arrays of the host, and launch.
 
         Raises:
             NoGpu, NoCudaCompiler, CompilerFailed: the program cannot be built for the GPU of its arrays.
@@ -278,7 +278,7 @@ class LaunchedRun:
             return self._launch.done
 
     def wait(self) -> tuple[LaunchedFigures, Trace | None]:
-        """Wait until the launch has ended, and copy what it wrote of the host's arrays back."""
+        """Wait until the launch has ended, and copy the host's arrays that it wrote back."""
         with self._lock:
             if self._ended is None:
                 self._ended = self._finish()
@@ -339,7 +339,7 @@ class LaunchedRun:
         return RunInterrupted(reason="it was cancelled")
 
     def _copy_back(self) -> None:
-        """Copy what tasks may have written from the GPU to the host's arrays."""
+        """Copy the arrays that tasks may have written from the GPU to the host."""
         driver, written = self._gpu.driver, {a.tensor for a in self.accesses if a.is_written}
         for name, (memory, staged) in self._copies.items():
             if name not in written:

@@ -55,7 +55,7 @@ class SimulatedRunner(CalendarMaker):
         figures: Figures | None = None
         result: _native.SimResult | None = None
         if any(t.channel is not None and t.channel.merge != TURNS for t in entry.tensors):
-            result = self._simulate(loaded, request, find, [])  # what comes first decides values
+            result = self._simulate(loaded, request, find, [])  # the order of merges decides values
         if self._has_values:
             asked = dataclasses.replace(request, trace=0, calendar=None)
             figures, _ = self._engine_for(result).run(asked)
@@ -93,7 +93,7 @@ class SimulatedRunner(CalendarMaker):
             raise self._engine.explained(error, loaded, request) from None
 
     def _engine_for(self, result: _native.SimResult | None) -> EngineRunner:
-        """Return what runs for values, in the order in which a simulation has merged tokens."""
+        """Return the runner that computes values in the order in which a simulation has merged tokens."""
         if result is None or result.network is None:
             return self._engine
         return self._engine.merging(result.network.merges)

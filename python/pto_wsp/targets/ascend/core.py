@@ -46,7 +46,7 @@ class AscendWriter(KernelWriter):
         self.out.line(f"{tile_name(name)} = {{{extents}}};")
 
     def _check_elements(self) -> None:
-        """Refuse reads of elements of a tensor that the kernel stores to: nothing orders them."""
+        """Refuse reads of elements of a tensor that the kernel stores to, because no flag orders them."""
         stmts = tuple(walk_statements(self.kernel.body or ()))
         stored = {stmt.region.tensor for stmt in stmts if isinstance(stmt, Store)}
         for stmt in stmts:
@@ -57,7 +57,7 @@ class AscendWriter(KernelWriter):
                         raise self.refused(what, "read it in another kernel", part.loc or stmt.loc)
 
     def refused(self, what: str, reason: str, loc: Location | None) -> UnsupportedByTarget:
-        """Return the error that the target does not support `what`, with what to do."""
+        """Return the error that the target does not support `what`, with a hint."""
         return UnsupportedByTarget(target=self.generation.name, what=what, reason=reason, loc=loc)
 
     def require_rows(self, stmt: Load | Store) -> None:

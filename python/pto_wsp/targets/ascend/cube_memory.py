@@ -111,7 +111,7 @@ def assign_cube_memory(kernel: KernelFunction, generation: Generation) -> CubePl
 
 
 def _unit(dtype: DType) -> int:
-    """Return what rows and columns of operands are multiples of."""
+    """Return the numbers of which rows and columns of operands are multiples."""
     return max(_ROWS, BLOCK // dtype.itemsize)
 
 

@@ -146,7 +146,7 @@ def _live_after(stmt: Stmt, inner: Sequence[Stmt], live: frozenset[str]) -> froz
 
 
 def _accumulators(kernel: KernelFunction) -> frozenset[str]:
-    """Return the tiles that begin with zeros or a product, and to which nothing but products is added."""
+    """Return the tiles that begin with zeros or a product, and to which only products are added."""
     added, others = set[str](), set[str]()
     for stmt in walk_statements(kernel.body or ()):
         tile = tile_written(stmt)
@@ -181,7 +181,7 @@ def _operands(kernel: KernelFunction) -> frozenset[str]:
 
 
 def _results(kernel: KernelFunction) -> frozenset[str]:
-    """Return the tiles that are stored, and that hold nothing but products and sums of a cube core."""
+    """Return the tiles that are stored, and that hold only products and sums of a cube core."""
     stmts = tuple(walk_statements(kernel.body or ()))
     stored = frozenset(s.tile for s in stmts if isinstance(s, Store) and s.rows is None)
     others = {tile_written(s) for s in stmts if not (isinstance(s, Instr) and s.op == "matmul")}
@@ -189,7 +189,7 @@ def _results(kernel: KernelFunction) -> frozenset[str]:
 
 
 def _plain(kernel: KernelFunction, on_cube: frozenset[str]) -> KernelFunction:
-    """Write what is added to a product as an addition of its own, unless it is added on the cube core."""
+    """Write the term that is added to a product as an addition, unless the cube core adds it."""
     tiles = dict(kernel.tiles)
 
     def change(body: Iterable[Stmt]) -> Iterable[Stmt]:
@@ -387,7 +387,7 @@ class _Splitter:
 
 
 def _must_follow(stmt: Stmt, pending: Sequence[Stmt]) -> bool:
-    """Return whether a statement must not come before loads: it changes what they read."""
+    """Return whether a statement changes elements that loads read, so it must follow them."""
     inner = list(walk_statements((stmt,)))
     if pending and any(isinstance(s, Store) for s in inner):
         return True

@@ -101,13 +101,13 @@ class Driver:
             raise GpuFault(call=name, name=meaning, number=status, text=text)
 
     def number(self, name: str, *arguments: object) -> int:
-        """Return what a function stores as an `int` in its first argument."""
+        """Return the `int` that a function stores in its first argument."""
         found = c_int(0)
         self.call(name, ctypes.byref(found), *arguments)
         return found.value
 
     def handle(self, name: str, *arguments: object) -> c_void_p:
-        """Return what a function stores as a pointer in its first argument."""
+        """Return the pointer that a function stores in its first argument."""
         found = c_void_p()
         self.call(name, ctypes.byref(found), *arguments)
         return found
@@ -181,11 +181,11 @@ class Gpu:
 
     @cached_property
     def side_stream(self) -> c_void_p:
-        """A stream that does not wait for any other one: what a running kernel is told or asked."""
+        """A stream that waits for no other stream: it sends and reads values while a kernel runs."""
         return self.driver.handle("cuStreamCreate", _NON_BLOCKING)
 
     def load(self, cubin: bytes, entry: str, threads: int, shared_bytes: int) -> tuple[c_void_p, KernelFacts]:
-        """Return a kernel of a cubin, and what is known of it.
+        """Return a kernel of a cubin, and its registers and memory.
 
         Args:
             cubin: what a compiler wrote for `architecture`.

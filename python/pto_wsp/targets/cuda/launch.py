@@ -1,4 +1,4 @@
-"""A program on one GPU: its memory, its launches, and what a launch leaves.
+"""A program on one GPU: its memory, its launches, and their results.
 
 The layouts are those of include/pto/wsp/tile/cuda/program.hpp and of include/pto/wsp/abi.hpp.
 """
@@ -98,7 +98,7 @@ class Block:
         for name, dtype, count in parts:
             self.places[name] = at
             at += dtype.itemsize * count
-        # The host has the parts that it fills, and after them what a launch leaves: a graph runs it again.
+        # The host has the parts that it fills, then the results: a graph may run the launch again.
         self._left = self.places["done"]
         self.device, self.pinned = DeviceMemory(gpu, at), PinnedMemory(gpu, self._left + 8 * (1 + blocks))
         every = np.ctypeslib.as_array(self.pinned.bytes)
@@ -111,7 +111,7 @@ class Block:
         self.events = Event(gpu), Event(gpu)
 
     def clear(self) -> None:
-        """Set what a launch finds."""
+        """Set the memory that a launch reads."""
         for name in ("completed", "tickets", "checked", "flushed", "failures"):
             self.part[name].view(np.uint8)[...] = 0
         self.part["limit"][0] = NO_LIMIT
@@ -136,7 +136,7 @@ class Block:
 
     @property
     def host_left(self) -> int:
-        """Where the host finds what a launch leaves: the limit, and completed tasks per block."""
+        """Where the host finds the results of a launch: the limit, and completed tasks per block."""
         return self.host + self._left
 
 
@@ -226,7 +226,7 @@ class DeviceProgram:
         self._spare.append(block)
 
     def begin(self, block: Block, stream: c_void_p, pools: Sequence[int], spans: int) -> None:
-        """Enqueue a launch: what it finds, the kernel, and the copy of how it ended."""
+        """Enqueue a launch: the copy of its memory, the kernel, and the copy of its results."""
         driver = self.gpu.driver
         block.clear()
         until, ring = block.places["done"], 8 * block.window

@@ -1,4 +1,4 @@
-"""Which block of a launch runs a task, and how many tasks are under way: what schedules decide on a GPU."""
+"""How schedules decide on a GPU which block runs a task, and how many tasks are under way."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _REASONS = {
 
 
 def support(policy: Policy[..., Directive]) -> Support:
-    """Return what the target makes of a directive."""
+    """Return how the target lowers a directive."""
     if any(kind.kind == policy.kind and policy.name in names for kind, names in _ENFORCED.items()):
         return Enforced()
     return Refused(_REASONS.get(policy.kind, "nothing on the GPU enforces it"))
@@ -96,7 +96,7 @@ class TaskOrder:
             raise UnsupportedByTarget(target=target, what="`ready = fifo`", reason=reason)
 
     def taken(self, task: w.Task, loops: Sequence[w.Loop]) -> tuple[str, Expr | None]:
-        """Return the function that numbers a task, and its argument: a key, or what is part of the text."""
+        """Return the function that numbers a task, and its argument: a key, or a part of the text."""
         match self._dispatch.name:
             case "work_steal":
                 return self._claimed(task, loops)

@@ -61,7 +61,7 @@ class CudaTarget(Target):
         return emit_program(module, self._kernels(module.kernels), self.name)
 
     def policies(self, policy: Policy[..., Directive]) -> Support:
-        """Return what the target makes of a directive."""
+        """Return how the target lowers a directive."""
         return support(policy)
 
     def runner(self, program: Runnable[R]) -> R:

@@ -41,7 +41,7 @@ typedef unsigned long long uint64_t;
 #define __builtin_inff() __int_as_float(0x7f800000)
 #define __builtin_nanf(text) __int_as_float(0x7fc00000)
 """
-"""What NVRTC has instead of `stdint.h` of the system, and what nvcc knows of its host compiler."""
+"""Names that NVRTC does not have: those of `stdint.h`, and builtins of the host compiler of nvcc."""
 
 
 class CudaCompiler(Protocol):
@@ -53,11 +53,11 @@ class CudaCompiler(Protocol):
         ...
 
     def compile(self, source: Path, architecture: str, output: Path) -> tuple[bool, str]:
-        """Write the cubin of a source; return whether that succeeded, and what the compiler says."""
+        """Write the cubin of a source; return whether that succeeded, and the compiler's output."""
         ...
 
     def command(self, architecture: str) -> str:
-        """Return what was called, for errors."""
+        """Return the name of the call, for errors."""
         ...
 
 

@@ -32,7 +32,7 @@ class CalendarPolicy(Directive):
         return self
 
     def refusal(self, entry: w.WorkloadFunction, written: frozenset[str]) -> str:
-        """Refuse programs in which tasks write what decides which tasks exist."""
+        """Refuse programs whose tasks write values that decide which tasks exist."""
         decided = w.deciding_tensors(entry.body) & written
         is_refused = self.name == "by_cost" and decided
         return f"`{min(decided)}` decides which tasks exist, and tasks write it" if is_refused else ""

@@ -243,7 +243,8 @@ class _Frame:
             except Undefined as error:
                 text = check_texts.undefined(instr.op, str(error))
                 shapes = [*valid, *([attrs["valid_shape"]] if instr.op in check_texts.RESHAPED else [])]
-                place = [attrs.get("row") or 0, attrs.get("col") or 0]
+                found = (attrs.get(key) for key in ("row", "col"))
+                place = [at if isinstance(at, int) else 0 for at in found]
                 self.fail(text, [*chain.from_iterable(shapes), *place], instr.loc)
                 raise AssertionError from error
             self.tiles[instr.dst] = _Tile(result.astype(dst.dtype.to_numpy()))

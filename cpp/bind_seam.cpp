@@ -61,6 +61,7 @@ nb::dict opcodes() {
   PTO_OP(TURN);
   PTO_OP(ADMIT);
   PTO_OP(GROUP);
+  PTO_OP(PREFETCH);
   PTO_OP(EXPR_END);
   PTO_OP(EXPR_CONST);
   PTO_OP(EXPR_REG);
@@ -183,6 +184,7 @@ void bind_options(nb::module_& module) {
       .def_rw("batch", &RunOptions::batch)
       .def_rw("turns", &RunOptions::turns)
       .def_rw("in_flight", &RunOptions::in_flight)
+      .def_rw("prefetch", &RunOptions::prefetch)
       .def_rw("starts_per_second", &RunOptions::starts_per_second)
       .def_rw("streaming_bytes", &RunOptions::streaming_bytes)
       .def_rw("num_pools", &RunOptions::num_pools)

@@ -171,6 +171,7 @@ void bind_sim(nb::module_& module) {
       .def_ro("gm_bytes", &sim::SimResult::gm_bytes)
       .def_ro("l2_bytes", &sim::SimResult::l2_bytes)
       .def_ro("hits", &sim::SimResult::hits)
+      .def_ro("prefetched_bytes", &sim::SimResult::prefetched_bytes)
       .def_ro("misses", &sim::SimResult::misses)
       .def_ro("operations", &sim::SimResult::operations)
       .def_ro("max_live", &sim::SimResult::max_live)

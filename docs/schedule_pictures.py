@@ -8,6 +8,7 @@ from docs.pictures import IMAGES
 from pto_wsp import (
     DYN,
     In,
+    InOut,
     Out,
     P,
     Program,
@@ -60,6 +61,20 @@ def layer(
             index[b, i](x=X[lens[b][i]], s=S[lens[b][i]])
         for i in P(lens[b]):
             attend[b, i](s=S[lens[b][i]], y=Y[lens[b][i]])
+
+
+@kernel
+def add(x: In[Tile[16, 64, f32]], s: InOut[Tile[16, 64, f32]]):
+    """Add a block to a sum."""
+    pto.store(s, pto.exp(s * 0.5) + x)
+
+
+@workload
+def sums(X: Tensor[f32, "n", 4, 16, 64], S: Tensor[f32, 4, 16, 64]):
+    """Four sums of blocks, each of which is read once."""
+    for i in P.range("n"):
+        for j in P(4):
+            add[i, j](x=X[i, j], s=S[j])
 
 
 @kernel
@@ -117,6 +132,12 @@ def main() -> None:
     program = units.compile(target="sim", device=small_device())
     for name, schedule in (("uneven", Schedule()), ("load_balance", Schedule().load_balance())):
         draw(program, name, schedule, lens=Ragged.lengths(lengths), X=x, Y=x.copy())
+    device = small_device()
+    slow = replace(device, l2=replace(device.l2, miss=1000.0))
+    x = np.zeros((12, 4, 16, 64), np.float32)
+    program = sums.compile(target="sim", device=slow)
+    for name, schedule in (("unfetched", Schedule()), ("prefetch", Schedule().prefetch(lambda t: t.i))):
+        draw(program, name, schedule, X=x, S=x[0].copy())
 
 
 if __name__ == "__main__":

@@ -320,6 +320,8 @@ class SimResult:
     @property
     def hits(self) -> int: ...
     @property
+    def prefetched_bytes(self) -> int: ...
+    @property
     def misses(self) -> int: ...
     @property
     def operations(self) -> int: ...
@@ -418,6 +420,7 @@ class RunOptions:
         batch: number of tasks in a group; 0 = no groups.
         turns: values that take turns at a time; 0 = none.
         in_flight: values whose tasks may be in flight; 0 = any number.
+        prefetch: values ahead whose inputs are fetched; 0 = none.
         starts_per_second: bound on the tasks that start; 0 = no bound.
         streaming_bytes: least of a tensor that is stored past the caches; 0 = what they can hold.
         num_pools: pools that workers are in; 0 = any worker runs any task.
@@ -450,6 +453,7 @@ class RunOptions:
     batch: int
     turns: int
     in_flight: int
+    prefetch: int
     starts_per_second: int
     streaming_bytes: int
     num_pools: int

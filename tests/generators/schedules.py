@@ -29,6 +29,7 @@ COUNTS = {
     "stores": (0, 1),
     "interleave": (1, 2, 5),
     "concurrent": (1, 2, 5),
+    "prefetch": (1, 2, 5),
 }
 RATE = 10**5
 

@@ -337,7 +337,7 @@ class Core {
     const bool needs_order = options.verifies || options.tracks || options.checks_iterations ||
                              options.checks_edges || options.keeps_graph() || options.has_calendar() ||
                              options.is_scheduled() || options.cuts_units() ||
-                             options.streams != sched::Streams::kOff;
+                             options.streams != sched::Streams::kOff || options.prefetch != 0;
     if (needs_order) throw EngineError("order-of-network", "an option needs one program order of all tasks");
   }
 

@@ -66,6 +66,7 @@ class Op(enum.IntEnum):
     TURN = 0x3B
     ADMIT = 0x3C
     GROUP = 0x3D
+    PREFETCH = 0x3E
     SEND = 0x48
     END_SEND = 0x49
     RECEIVE = 0x4A

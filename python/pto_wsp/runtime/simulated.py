@@ -143,6 +143,13 @@ class SimulatedRunner(CalendarMaker):
                 loc=loaded.module.entry_workload.loc,
             )
         found.dispatchers = asked or found.dispatchers
+        if loaded.options.prefetch > 0 and self._device.l2.size == 0:
+            raise UnsupportedByTarget(
+                target="sim",
+                what="`prefetch`",
+                reason=f"the device `{self._device.name}` has no cache that inputs could be fetched into",
+                loc=loaded.module.entry_workload.loc,
+            )
         return found
 
     def _figures(
@@ -151,6 +158,7 @@ class SimulatedRunner(CalendarMaker):
         ns = self._device.microseconds(result.cycles) * 1e3
         counters: dict[str, int | list[int]] = {} if figures is None else dict(figures.counters)
         counters |= {"cycles": round(result.cycles), "time_ns": round(ns)}
+        counters["prefetched_bytes"] = result.prefetched_bytes
         return SimulatedFigures(
             0 if figures is None else figures.run,
             result.tasks,

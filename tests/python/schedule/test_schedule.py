@@ -58,6 +58,7 @@ EVERYTHING = (
     .concurrent(lambda t: t.b, max=4)
     .load_balance()
     .pipeline(stage(total, cores=8), stage("bump", cores=16))
+    .prefetch(lambda t: t.b, ahead=2)
 )
 
 
@@ -79,6 +80,7 @@ def test_text_of_a_schedule_stands_behind_the_functions() -> None:
         "  load_balance = by_cost\n"
         "  concurrent = by(%t.b, n = 4)\n"
         "  pools = pipeline(stage(%kernel.total, n = 8), stage(%kernel.bump, n = 16))\n"
+        "  prefetch = by(%t.b, n = 2)\n"
         "  deps = hybrid\n"
         "}\n"
     )
@@ -168,6 +170,8 @@ def test_keys_that_are_no_integers_are_refused(function: Key) -> None:
         lambda: Schedule().interleave(4, 2),
         lambda: Schedule().concurrent(lambda t: t.b, max=0),
         lambda: Schedule().concurrent(lambda t: t.b, max=65537),
+        lambda: Schedule().prefetch(lambda t: t.b, ahead=0),
+        lambda: Schedule().prefetch(lambda t: t.b, ahead=1025),
         lambda: Pools.custom(lambda t: t.b, range(8)),
         lambda: Pools.by_exec_unit(-1),
         lambda: Pools.by_exec_unit(0),
@@ -213,7 +217,7 @@ def test_refusals_say_where_and_what_else_there_is() -> None:
 
 
 def test_directives_of_later_versions_are_refused_by_name() -> None:
-    for name in ("prefetch", "spatial_map"):
+    for name in ("spatial_map",):
         for scheduled in (totals, Schedule()):
             with pytest.raises(NotYetSupported, match=name):
                 getattr(scheduled, name)(2)

@@ -230,6 +230,10 @@ PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
         "pipeline": (Schedule().pipeline(*STAGES), in_stages),
         "overlap": (Schedule().overlap(*STAGES), lambda r: counter("dispatchers") > 0),
     },
+    "prefetch": {
+        # Those of the first row, and the last task, which has no key, have nobody to fetch for them.
+        "by": (Schedule().prefetch(lambda t: t.i), lambda r: counter("prefetched_tasks") <= TASKS - 11)
+    },
     "stores": {"cached": (Schedule().task_graph(stores=StorePolicy.cached()), lambda r: True)},
     "deps": {
         "infer_bytes_overlap": (Schedule().task_graph(deps=Deps.infer_bytes_overlap()), lambda r: True),

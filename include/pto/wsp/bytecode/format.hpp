@@ -69,6 +69,7 @@ enum class Op : uint8_t {
   TURN = 0x3B,           ///< operand2 = expression: tasks of different numbers take turns
   ADMIT = 0x3C,          ///< operand2 = expression: tasks of n numbers may be in flight
   GROUP = 0x3D,          ///< operand2 = expression: of the workers of its pool, those of this group run the task
+  PREFETCH = 0x3E,       ///< operand2 = expression: while tasks of a number run, inputs of the next ones are fetched
 
   // Tokens. operand1 = the first of the registers of a token, which no axis owns: its buffer, its number in the
   // channel, then its scalars, which SETs in front of a SEND give.

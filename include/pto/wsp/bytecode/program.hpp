@@ -95,8 +95,17 @@ struct AmountForm {
 inline constexpr uint32_t kMaxOrderKeys = 4;
 
 /// Numbers that a task states for its schedule, in the order of their instructions.
-enum class Mark : uint8_t { kKey, kOrder, kStream = kOrder + kMaxOrderKeys, kTurn, kAdmit, kPool, kGroup };
-inline constexpr size_t kNumMarks = size_t(Mark::kGroup) + 1;
+enum class Mark : uint8_t {
+  kKey,
+  kOrder,
+  kStream = kOrder + kMaxOrderKeys,
+  kTurn,
+  kAdmit,
+  kPool,
+  kGroup,
+  kPrefetch
+};
+inline constexpr size_t kNumMarks = size_t(Mark::kPrefetch) + 1;
 
 /// The instruction of each mark; those of `num` keys state their number.
 struct MarkForm {
@@ -108,7 +117,7 @@ inline constexpr MarkForm kMarks[] = {
     {Op::KEY, Mark::kKey},       {Op::ORDER, Mark::kOrder, kMaxOrderKeys},
     {Op::STREAM, Mark::kStream}, {Op::TURN, Mark::kTurn},
     {Op::ADMIT, Mark::kAdmit},   {Op::POOL, Mark::kPool},
-    {Op::GROUP, Mark::kGroup},
+    {Op::GROUP, Mark::kGroup},   {Op::PREFETCH, Mark::kPrefetch},
 };
 
 /// A TASK instruction: the place in the program that makes tasks of one kernel.

@@ -85,6 +85,7 @@ struct PolicyOptions {
   uint64_t batch = 0;              ///< not 0: tasks in a group; groups start one after the other
   uint64_t turns = 0;              ///< not 0: values of TURN that take turns at a time, one task each
   uint64_t in_flight = 0;          ///< not 0: values of ADMIT whose tasks may be in flight
+  uint64_t prefetch = 0;           ///< not 0: values of PREFETCH ahead whose inputs are fetched
   uint32_t num_pools = 0;          ///< of workers; 0 = any worker runs any task
   std::vector<uint64_t> pool_bounds =
       {};  ///< the first worker of each pool but the first; empty: equal pools

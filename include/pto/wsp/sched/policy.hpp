@@ -121,6 +121,21 @@ class Turns {
   std::unordered_map<int64_t, Place> values_;  ///< of the latest task of each
 };
 
+/// Numbers the values of a key in program order, from 1 on. A value that follows another one has a new
+/// number.
+class ValueNumbers {
+ public:
+  uint64_t next(int64_t value) {
+    if (number_ == 0 || value != latest_) ++number_;
+    latest_ = value;
+    return number_;
+  }
+
+ private:
+  uint64_t number_ = 0;
+  int64_t latest_ = 0;
+};
+
 /// The traits of task number `task` of `site`.
 inline Traits traits_of(const bytecode::Plan& plan, const PolicyOptions& options, uint32_t num_dispatchers,
                         const bytecode::QuickSite& site, const int64_t* registers, uint64_t task) {
@@ -149,7 +164,7 @@ class Policy {
     traits_ = {};
     turns_.begin(options.turns);
     num_tasks_ = 0;
-    num_admitted_ = 0;
+    admitted_ = {};
     begins_batch_ = begins_admission_ = false;
   }
 
@@ -200,11 +215,7 @@ class Policy {
   /// A value is admitted again where it follows another one.
   void admit(const bytecode::QuickSite& site, const int64_t* registers, Traits& traits) {
     const bytecode::QuickAmount& value = site.mark(bytecode::Mark::kAdmit);
-    if (!value.is_given) return;
-    const int64_t admitted = plan_->evaluate(value.value, registers);
-    if (num_admitted_ == 0 || admitted != admitted_) ++num_admitted_;
-    admitted_ = admitted;
-    traits.admission = num_admitted_;
+    if (value.is_given) traits.admission = admitted_.next(plan_->evaluate(value.value, registers));
   }
 
   const bytecode::Plan* plan_ = nullptr;
@@ -213,9 +224,8 @@ class Policy {
   bool cuts_units_ = false;
   Traits traits_;
   Turns turns_;
-  uint64_t num_tasks_ = 0;     ///< up to the task that `traits_` are of
-  uint64_t num_admitted_ = 0;  ///< values
-  int64_t admitted_ = 0;       ///< the latest of them
+  uint64_t num_tasks_ = 0;  ///< up to the task that `traits_` are of
+  ValueNumbers admitted_;
   bool begins_batch_ = false;
   bool begins_admission_ = false;
 };

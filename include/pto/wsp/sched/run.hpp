@@ -17,6 +17,7 @@
 #include "pto/wsp/sched/numbering_log.hpp"
 #include "pto/wsp/sched/observer.hpp"
 #include "pto/wsp/sched/pace.hpp"
+#include "pto/wsp/sched/prefetcher.hpp"
 #include "pto/wsp/sched/print.hpp"
 #include "pto/wsp/sched/ready_slices.hpp"
 #include "pto/wsp/sched/stalls.hpp"
@@ -105,6 +106,8 @@ class Run {
     task_limit_.store(UINT64_MAX, std::memory_order_relaxed);
     end_slice_.store(UINT64_MAX, std::memory_order_relaxed);
     if (!options.is_in_order() && !options.is_network) begin_numbering();
+    prefetcher_.reset();
+    if (options.prefetch != 0) prefetcher_.emplace(*plan_, bases_, options.prefetch);
   }
 
   /// Prepares a worker when it joins, so that small runs do not pay for other workers.
@@ -136,6 +139,7 @@ class Run {
   [[gnu::always_inline]] inline bool succeeds(Worker& worker, uint64_t task, uint64_t slice,
                                               const Body& body) {
     try {
+      if (__builtin_expect(prefetcher_.has_value(), false)) prefetcher_->begin_task(task);
       const int32_t check = body();
       if (__builtin_expect(check != 0, false)) return end_in_task(worker, task, check, slice);
       if (__builtin_expect(options_.completions != nullptr, false)) options_.completions->complete(task);
@@ -369,6 +373,8 @@ class Run {
     const uint64_t end = end_slice_.load(std::memory_order_relaxed);
     return options_.is_in_order() || options_.is_network ? 0 : end - numbering_start_.first_slice;
   }
+  /// Tasks whose inputs were fetched ahead. \pre the run is over
+  uint64_t num_prefetched() const { return prefetcher_ ? prefetcher_->num_fetched() : 0; }
   uint64_t max_recorded() const { return window_.max_taken(); }
   uint64_t max_live_slices() const { return max_live_slices_.load(std::memory_order_relaxed); }
   /// Counts a slice that begins. If more slices seem live than one dispatcher can have, the watermark may
@@ -522,6 +528,7 @@ class Run {
   Window window_;
   FlushLog flushed_;
   Stalls stalls_;
+  std::optional<Prefetcher> prefetcher_;
 
   std::mutex failure_mutex_;
   std::optional<Failure> failure_;

@@ -40,6 +40,11 @@ class Caches {
     for (RegionCache& each : own_) each.begin(machine.own_bytes);
   }
 
+  /// Takes a region into the shared cache if it fits, and returns the bytes that the cache did not hold.
+  uint64_t fetch(const Use& use) {
+    return shared_.fits(use.extent) ? use.extent - shared_.use(use.region, use.extent) : 0;
+  }
+
   /// Moves the regions of a task that starts on a core.
   Moved move(uint32_t kind, uint32_t core, const std::vector<Use>& uses, uint64_t spilled) {
     Moved result;

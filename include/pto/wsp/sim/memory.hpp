@@ -81,6 +81,7 @@ class RegionCache {
   }
 
   bool is_there() const { return capacity_ != 0; }
+  bool fits(uint64_t bytes) const { return bytes <= capacity_; }
 
   /// Uses the first bytes of a region, which a hash names; returns how many of them the cache held.
   /// Afterwards it holds all of them, if they fit.

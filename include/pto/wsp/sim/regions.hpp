@@ -46,14 +46,19 @@ class Regions {
     const uint64_t seed = places_.empty() || extent == whole ? 0 : seed_of(places_[view]);
     const auto data = uint64_t(reinterpret_cast<uintptr_t>(of.data));
     if (of.rows == nullptr) {
-      uses.push_back({mix(seed ^ layout_of(of, 0, rank, data)), moved, extent, stored > 0, of.streams});
+      uses.push_back(
+          {mix(seed ^ layout_of(of, 0, rank, data)), moved, extent, stored > 0, of.streams, loaded > 0});
       return;
     }
     const auto rows = uint64_t(of.shape[0]);
     for (uint64_t i = 0; i < rows; ++i) {
       const uint64_t row = data + uint64_t(of.rows[i]) * uint64_t(of.stride[0]) * itemsize;
-      const Use use{mix(seed ^ layout_of(of, 1, rank, row)), part(moved, i, rows), part(extent, i, rows),
-                    stored > 0, of.streams};
+      const Use use{mix(seed ^ layout_of(of, 1, rank, row)),
+                    part(moved, i, rows),
+                    part(extent, i, rows),
+                    stored > 0,
+                    of.streams,
+                    loaded > 0};
       if (use.bytes > 0) uses.push_back(use);
     }
   }

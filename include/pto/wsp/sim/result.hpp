@@ -94,6 +94,7 @@ struct SimResult {
   std::vector<double> spent;              ///< per cost: cycles on cores
   uint64_t gm_bytes = 0, l2_bytes = 0;
   uint64_t hits = 0, misses = 0;  ///< regions that the cache held, or did not
+  uint64_t prefetched_bytes = 0;  ///< that were moved into the cache before a task asked for them
   uint64_t operations = 0;
   uint64_t max_live = 0;        ///< most tasks between the oldest that is not complete and the newest
   double longest = 0;           ///< cycles of the longest chain of tasks

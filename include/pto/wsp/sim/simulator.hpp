@@ -24,6 +24,7 @@
 #include "pto/wsp/sim/machine.hpp"
 #include "pto/wsp/sim/memory.hpp"
 #include "pto/wsp/sim/placed_tasks.hpp"
+#include "pto/wsp/sim/prefetches.hpp"
 #include "pto/wsp/sim/result.hpp"
 #include "pto/wsp/sim/waits.hpp"
 
@@ -95,6 +96,7 @@ class Simulator {
     gm_.begin(machine_.gm_rate, machine_.gm_core_rate);
     l2_.begin(machine_.l2_rate, machine_.l2_core_rate);
     caches_.begin(machine_);
+    prefetches_.begin();
     dispatchers_.assign(machine_.dispatchers, {});
     events_ = {};
     num_kinds_ = uint32_t(machine_.cores.size());
@@ -117,7 +119,7 @@ class Simulator {
     if (time == kNever) return false;
     pass(time);
     if (gm <= time) {
-      end_transfer(gm_.end_next());
+      end_gm_transfer(gm_.end_next());
     } else if (l2 <= time) {
       end_transfer(l2_.end_next());
     } else {
@@ -254,6 +256,7 @@ class Simulator {
     live.dispatcher = owner == sched::kNoOwner ? number : owner;
     live.lane = source_task_.traits.lane;
     live.rank = source_task_.traits.rank;
+    live.value = source_task_.value;
     for (const sched::Name name : source_task_.waits) live.num_waits += waits_.add(live_, task, name);
     const TaskCost& cost = source_.cost(live.cost);
     if (records_ && task >= most_times_) forget_times();
@@ -270,6 +273,7 @@ class Simulator {
     result_.operations += cost.operations;
     live.groups.swap(source_task_.groups);
     live.uses.swap(source_task_.uses);
+    if (options_.prefetch != 0) prefetches_.add_stores(live.uses);
     dispatchers_[live.dispatcher].own.push_back(task);
     return live.dispatcher;
   }
@@ -292,6 +296,7 @@ class Simulator {
     ++num_made_;
     ++num_waiting_;
     if (live.num_waits == 0) be_ready(task);
+    if (prefetches_.running() != 0) prefetch();
     make_next(number);
   }
 
@@ -343,6 +348,33 @@ class Simulator {
       is_first = false;
     }
     begin_transfers(number, task, cost);
+    if (options_.prefetch != 0) {
+      prefetches_.run(task.value);
+      prefetch();
+    }
+  }
+
+  /// Begins to move inputs of tasks of the next values into the shared cache.
+  void prefetch() {
+    for (uint64_t next = prefetches_.next(live_.oldest()); next < live_.end(); next = prefetches_.pass()) {
+      const LiveTask& task = live_[next];
+      if (!task.is_made || task.value > prefetches_.running() + options_.prefetch) return;
+      if (task.value <= prefetches_.running()) continue;
+      for (const Use& use : task.uses) {
+        if (!use.is_loaded || prefetches_.is_stored_elsewhere(use)) continue;
+        const uint64_t bytes = caches_.fetch(use);
+        result_.prefetched_bytes += bytes;
+        result_.gm_bytes += bytes;
+        if (bytes > 0 && machine_.gm_rate < kNever) gm_.add(now_, double(bytes), prefetches_.add(use.region));
+      }
+    }
+  }
+
+  /// The transfer of a task or of a prefetch has ended. Tasks that began meanwhile have waited for a
+  /// prefetch.
+  void end_gm_transfer(uint64_t number) {
+    if (!Prefetches::is_one(number)) return end_transfer(number);
+    for (const uint64_t task : prefetches_.end(number)) end_transfer(task);
   }
 
   void find_cause(LiveTask& task, const TaskCost& cost) {
@@ -364,6 +396,7 @@ class Simulator {
     result_.l2_bytes += moved.shared_bytes;
     task.least_end = now_ + cost.cycles + machine_.dispatch + moved.latency(machine_);
     task.num_waits = 1;
+    for (const Use& use : task.uses) task.num_waits += prefetches_.wait(use.region, number);
     if (moved.gm_bytes > 0 && machine_.gm_rate < kNever) transfer(gm_, number, moved.gm_bytes);
     if (moved.shared_bytes > 0 && machine_.l2_bytes > 0 && machine_.l2_rate < kNever)
       transfer(l2_, number, moved.shared_bytes);
@@ -398,6 +431,7 @@ class Simulator {
       result_.busy[kind] += task.end - task.start;
     }
     result_.spent[task.cost] += task.end - task.start;
+    if (options_.prefetch != 0) prefetches_.end_stores(task.uses);
     if (placed_) placed_->complete(number);
     task.is_complete = true;
     --dispatchers_[task.dispatcher].records;
@@ -453,6 +487,7 @@ class Simulator {
   ReadyTasks ready_;
   std::optional<PlacedTasks> placed_;  ///< in place of `ready_`, by a calendar
   SharedRate gm_, l2_;
+  Prefetches prefetches_;
   Caches caches_;
   std::vector<Dispatcher> dispatchers_;
   std::priority_queue<Event> events_;

@@ -18,6 +18,7 @@ struct Use {
   uint64_t extent;  ///< distinct bytes among them
   bool is_stored = false;
   bool is_streamed = false;  ///< stores go past the caches
+  bool is_loaded = false;
 };
 
 /// A task as a walk of the program makes it.
@@ -28,6 +29,7 @@ struct SourceTask {
   std::vector<sched::Name> waits;  ///< tasks are slices here: a name is (task, all of it)
   std::vector<uint32_t> groups;    ///< lines that its completion counts in
   std::vector<Use> uses;
+  uint64_t value = 0;              ///< number of its value of PREFETCH, or 0
   std::vector<sched::Name> gates;  ///< no task from here on is made before: they decide what is made
 };
 
@@ -56,6 +58,7 @@ struct LiveTask {
   uint32_t first_edge = kNoEdge;  ///< tasks that wait for it
   uint32_t first_core = 0, second_core = 0;
   sched::Rank rank{};
+  uint64_t value = 0;  ///< number of its value of PREFETCH, or 0
   bool is_made = false;
   bool is_complete = false;
   Cause cause = Cause::kMade;

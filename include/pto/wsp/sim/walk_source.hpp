@@ -75,6 +75,8 @@ class WalkSource {
     task_->gates.swap(gates_);
     gates_.clear();
     arguments_.fill_rest(site, walk_.registers());
+    const bytecode::QuickAmount& value = plan_.sites[site].mark(bytecode::Mark::kPrefetch);
+    task_->value = value.is_given ? values_.next(plan_.evaluate(value.value, walk_.registers())) : 0;
     task_->cost = costs_.find(site, arguments_.call(site), task_->uses);
     has_task_ = true;
     return true;
@@ -130,6 +132,7 @@ class WalkSource {
   size_t num_flushes_ = 0;
   bytecode::Arguments arguments_;
   sched::Walk walk_;
+  sched::ValueNumbers values_;  ///< of PREFETCH
   std::vector<sched::Name> more_waits_;
   std::vector<sched::Name> gates_;  ///< of the next task
   SourceTask* task_ = nullptr;

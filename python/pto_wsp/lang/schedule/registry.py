@@ -12,6 +12,7 @@ from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
 from pto_wsp.lang.schedule.directives.interleave import Interleave
 from pto_wsp.lang.schedule.directives.load_balance import LoadBalance
 from pto_wsp.lang.schedule.directives.pools import Pools
+from pto_wsp.lang.schedule.directives.prefetch import InputPrefetch
 from pto_wsp.lang.schedule.directives.ready import ReadyPolicy
 from pto_wsp.lang.schedule.directives.start import StartPolicy
 from pto_wsp.lang.schedule.directives.stores import StorePolicy
@@ -22,7 +23,8 @@ from pto_wsp.lang.schedule.directives.window import Window
 
 _KINDS = (
     *(DispatchPolicy, Window, ReadyPolicy, StartPolicy, Streams, Interleave),
-    *(LoadBalance, TimingPolicy, Concurrent, Pools, StorePolicy, TracePolicy, Deps, CalendarPolicy),
+    *(LoadBalance, TimingPolicy, Concurrent, Pools, InputPrefetch, StorePolicy, TracePolicy),
+    *(Deps, CalendarPolicy),
 )
 DIRECTIVES: dict[str, type[Directive]] = {directive.kind: directive for directive in _KINDS}
 

@@ -12,6 +12,7 @@ from pto_wsp.lang.schedule.directives.dispatch import DispatchPolicy
 from pto_wsp.lang.schedule.directives.interleave import InterleaveMethods
 from pto_wsp.lang.schedule.directives.load_balance import LoadBalanceMethods
 from pto_wsp.lang.schedule.directives.pools import PoolMethods, Pools
+from pto_wsp.lang.schedule.directives.prefetch import PrefetchMethods
 from pto_wsp.lang.schedule.directives.ready import ReadyMethods, ReadyPolicy
 from pto_wsp.lang.schedule.directives.start import StartPolicy
 from pto_wsp.lang.schedule.directives.stores import StorePolicy
@@ -22,11 +23,17 @@ from pto_wsp.lang.schedule.directives.window import Window
 from pto_wsp.location import caller_location
 
 OPERATORS = frozenset({"tile", "reorder", "fuse_tasks", "split_tasks"})
-LATER = frozenset({"prefetch", "spatial_map"})
+LATER = frozenset({"spatial_map"})
 
 
 class Schedulable(
-    ReadyMethods, StreamMethods, InterleaveMethods, LoadBalanceMethods, ConcurrentMethods, PoolMethods
+    ReadyMethods,
+    StreamMethods,
+    InterleaveMethods,
+    LoadBalanceMethods,
+    ConcurrentMethods,
+    PoolMethods,
+    PrefetchMethods,
 ):
     """Something with a schedule. Each method returns a copy in which the directives of its kinds are others.
 

@@ -15,8 +15,8 @@ _ENFORCED = frozenset({"deps = infer_tensor_map_exact"})
 _WITHOUT_EFFECT = frozenset(
     """
     dispatch = work_steal, ready = work_steal, start = immediate, streams = off, interleave = off,
-    load_balance = off, timing = immediate, concurrent = off, pools = single, stores = streaming,
-    stores = cached, trace = off, calendar = off
+    load_balance = off, timing = immediate, concurrent = off, pools = single, prefetch = off,
+    stores = streaming, stores = cached, trace = off, calendar = off
     """.replace("\n    ", " ")
     .strip()
     .split(", ")
@@ -35,6 +35,7 @@ _REASONS = {
     "timing": "the runtime of the device starts tasks without a clock",
     "concurrent": "the control core does not learn when tasks are complete",
     "pools": "a device has cores of its own for each unit, and its runtime chooses one of them",
+    "prefetch": "the control core submits tasks, and fetches no inputs",
     "trace": "the device records nothing",
     "deps": "the runtime of the device orders tasks by their tensors alone",
     "calendar": "the runtime of the device chooses the core of a task",

@@ -156,7 +156,7 @@ def test_the_readme_names_what_was_not_checked() -> None:
 HELD = {"deps = infer_tensor_map_exact"}
 WITHOUT_EFFECT = {"dispatch": "work_steal", "ready": "work_steal", "start": "immediate", "streams": "off"}
 WITHOUT_EFFECT |= {"interleave": "off", "load_balance": "off", "timing": "immediate", "concurrent": "off"}
-WITHOUT_EFFECT |= {"pools": "single", "trace": "off", "calendar": "off"}
+WITHOUT_EFFECT |= {"pools": "single", "prefetch": "off", "trace": "off", "calendar": "off"}
 
 
 @pytest.mark.parametrize("name", ["ascend_a2a3", "ascend_a5"])

@@ -81,9 +81,8 @@ class Core {
     if (options.may_be_symbolic()) prepare_waits(*prepared_);
     launch.prepared = prepared_;
     if (options.checks_iterations || options.checks_edges) {
-      launch.is_checked_late = std::any_of(code_->program.sets.begin(), code_->program.sets.end(),
-                                           [](const bytecode::SetForm& set) { return set.is_flush; });
-      if (!launch.is_checked_late) check_statements(launch, {}, flight);
+      launch.is_checked_late = has_flush_points();
+      if (!launch.is_checked_late) check_statements(launch.prepared->plan, options, {}, flight);
     }
     std::shared_ptr<const sched::LoadedCalendar> calendar;
     if (options.has_calendar()) calendar = take_calendar(arguments, options);
@@ -129,8 +128,11 @@ class Core {
       prepared = prepared_;
       if (options.has_calendar()) place_simulated(arguments, options, simulation);
     }
-    return sim::simulate(std::move(prepared), *code_->library, std::move(arguments.bases), options,
-                         simulation);
+    sim::SimResult result =
+        sim::simulate(prepared, *code_->library, std::move(arguments.bases), options, simulation);
+    const Turn turn(*this, flight, options.is_interrupted);
+    check_statements(prepared->plan, options, result.flushed, flight);
+    return result;
   }
 
   /// Returns the result of a run that is done. Throws if it ended early. Its crew is then dropped, because
@@ -365,12 +367,16 @@ class Core {
     if (!bytecode::check_regions(plan, is_stopped)) throw InFlight::cancelled();
   }
 
+  bool has_flush_points() const {
+    return std::any_of(code_->program.sets.begin(), code_->program.sets.end(),
+                       [](const bytecode::SetForm& set) { return set.is_flush; });
+  }
+
   /// Checks the statements of the program. Edges that suffice for a plan are not checked again.
-  void check_statements(const Launch& launch, const std::vector<int64_t>& flushed, const Flight& flight) {
-    const sched::RunOptions& options = launch.options;
+  void check_statements(const bytecode::Plan& plan, const sched::RunOptions& options,
+                        const std::vector<int64_t>& flushed, const Flight& flight) {
     sched::Lookout lookout(options.is_interrupted);
     const auto is_stopped = [&] { return lookout.poll() || flight.is_cancelled(); };
-    const bytecode::Plan& plan = launch.prepared->plan;
     if (options.checks_iterations && !graph::check_iterations(plan, flushed, is_stopped))
       throw InFlight::cancelled();
     if (!options.checks_edges || edges_suffice_for_ == plan.number) return;
@@ -408,7 +414,7 @@ class Core {
     const Turn turn(*this, flight, nullptr);
     if (launch.is_checked_late) {
       try {
-        check_statements(launch, result.flushed, flight);
+        check_statements(launch.prepared->plan, launch.options, result.flushed, flight);
       } catch (EngineError& error) {
         throw std::move(error).with_int("late", int64_t(result.tasks));
       }

@@ -90,6 +90,7 @@ struct SimResult {
   uint64_t stalls = 0;                    ///< how often
   std::vector<uint64_t> made;             ///< per dispatcher: tasks
   std::vector<uint32_t> kernels;          ///< per cost: its kernel
+  std::vector<int64_t> flushed;           ///< what flush points read
   std::vector<uint64_t> calls;            ///< per cost: tasks
   std::vector<double> spent;              ///< per cost: cycles on cores
   uint64_t gm_bytes = 0, l2_bytes = 0;

@@ -48,6 +48,7 @@ inline SimResult simulate(std::shared_ptr<sched::Prepared> prepared, const Kerne
                                   options.calendar.get());
   SimResult result = simulator.run();
   result.kernels = source.costs().kernels();
+  result.flushed = source.read();
   if (result.times.size() == result.tasks) {
     std::shared_ptr<const bytecode::Plan> plan(prepared, &prepared->plan);
     result.record = std::make_shared<trace::RunRecord>(std::move(plan), source.read(), result.tasks, 0);

@@ -11,8 +11,10 @@ import numpy as np
 from pto_wsp import _native
 from pto_wsp.advice.advice import Advices
 from pto_wsp.advice.report import SIMULATED, Report, StallTimes
+from pto_wsp.device.kernel_amounts import KernelAmounts, kernel_amounts
 from pto_wsp.device.kernel_cost import KernelCost
 from pto_wsp.device.model import Device
+from pto_wsp.errors import NoCost
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.network_report import NetworkReport
 from pto_wsp.runtime.trace import Trace
@@ -214,6 +216,21 @@ class SimulationReport(Report):
         return sorted(lines, key=lambda line: (-line.total, line.kernel))
 
     @cached_property
+    def amounts(self) -> Mapping[str, KernelAmounts]:
+        """What a call of each kernel computes and moves, as expressions of the sizes of its arguments.
+
+        Kernels are left out whose body is not known, or in which elements decide.
+        """
+        kernels = {kernel.name: kernel for kernel, _ in self._costs}
+        found: dict[str, KernelAmounts] = {}
+        for name, kernel in kernels.items():
+            try:
+                found[name] = kernel_amounts(kernel, self.device)
+            except NoCost:
+                continue
+        return found
+
+    @cached_property
     def critical_path(self) -> list[PathStep]:
         """The tasks that decide the makespan, the first one first; empty without a trace.
 
@@ -293,6 +310,12 @@ class SimulationReport(Report):
         ]
         return _Table("kernels", ("kernel", "tasks", "cycles each", "share"), rows)
 
+    def _amount_table(self) -> _Table:
+        rows: list[tuple[str, ...]] = []
+        for name, amounts in self.amounts.items():
+            rows += [(name, what, text) for what, text in amounts.texts()]
+        return _Table("a call of each kernel", ("kernel", "amount", "expression"), rows)
+
     def _path_table(self, most: int) -> _Table:
         path = self.critical_path
         last = f", the last {most}" if len(path) > most else ""
@@ -352,7 +375,7 @@ class SimulationReport(Report):
     def _tables(self) -> list[_Table]:
         every = (
             *(self._bound_table(), self._core_table(), self._unit_table(), self._kernel_table()),
-            *(self._path_table(_MOST_STEPS_OF_PAGE), self._longest_table()),
+            *(self._amount_table(), self._path_table(_MOST_STEPS_OF_PAGE), self._longest_table()),
         )
         return [part for part in every if part.rows]
 

@@ -448,14 +448,14 @@ def test_a_report_is_a_page_with_all_its_figures(tmp_path: Path) -> None:
     assert all(escape(each, quote=False) in text for each in shown)
     assert "src=" not in text and "href=" not in text
     notebook = report._repr_html_()
-    assert Tags(notebook).count["table"] == 7 and f"{report.cycles:,}" in notebook
+    assert Tags(notebook).count["table"] == 8 and f"{report.cycles:,}" in notebook
 
 
 def test_a_page_of_too_many_tasks_has_no_timeline() -> None:
     program = layers.compile("sim", values=False)
     program.run(X=(40_000, 16, 64), Y=(40_000, 16, 64))
     tags = Tags(report_of(program).to_html())
-    assert tags.count["svg"] == 0 and tags.count["table"] == 4
+    assert tags.count["svg"] == 0 and tags.count["table"] == 5
 
 
 def test_a_device_without_the_simulator_is_refused() -> None:

@@ -42,6 +42,7 @@ from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.simulation import Device, get_device, report_of
 from pto_wsp.support.record import replace
+from tests.python.schedule import test_prefetch
 from tests.python.schedule.programs import totals
 from tests.python.schedule.steps import (
     bump,
@@ -495,6 +496,8 @@ ENFORCED: dict[tuple[str, str], Callable[[], None]] = {
     ("deps", "trust"): lambda: waits(
         Deps.trust(), is_of_data, lambda a, b: is_first_loop(a, b) or is_of_writers(a, b)
     ),
+    ("prefetch", "off"): test_prefetch.test_transfers_of_the_next_inputs_overlap_with_the_present_task,
+    ("prefetch", "by"): test_prefetch.test_transfers_of_the_next_inputs_overlap_with_the_present_task,
     ("calendar", "off"): by_calendar,
     ("calendar", "by_cost"): by_calendar,
 }

@@ -16,7 +16,7 @@ ENGINE = ROOT / "include" / "pto" / "wsp"
 # From the bottom up; a line may include the lines above it. A folder is a layer, and so is a header beside
 # the folders. `cpp` and `capi` are the libraries that are built of the engine.
 ORDER = (
-    ("abi", "error", "spin", "forks"),
+    ("abi", "error", "spin", "forks", "pto_runtime"),
     ("native", "walk"),
     ("crash",),
     ("tile", "library"),
@@ -31,7 +31,6 @@ ORDER = (
     ("core",),
     ("engine",),
     ("host",),
-    ("pto_runtime",),
     ("cpp", "capi"),
 )
 RANK = {layer: rank for rank, line in enumerate(ORDER) for layer in line}

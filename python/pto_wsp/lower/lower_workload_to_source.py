@@ -119,9 +119,9 @@ class _Source:
         self._names: dict[Name, str] = {}
         self._used: set[str] = set()
         for name in lowered.registers:
-            self._names[name] = self._fresh.name(_spelled(name))
+            self._names[name] = self._fresh.name(spelled(name))
         for name in (*lowered.symbols, *lowered.tensors):
-            self._names.setdefault(name, self._fresh.name(_spelled(name)))
+            self._names.setdefault(name, self._fresh.name(spelled(name)))
         self._open: list[_Open] = []
         self._num = {"loop": 0, "site": 0, "set": 0}
         self._step = 0
@@ -351,7 +351,7 @@ _STEPS = frozenset((*_LOOPS, Op.END_LOOP, Op.COND, Op.ELSE, Op.SET, Op.FAIL, Op.
 """Instructions that are a step of the walk."""
 
 
-def _spelled(name: Name) -> str:
+def spelled(name: Name) -> str:
     """Return an identifier for a name of a workload, which may not be the only one."""
     match name:
         case LoopStart(loop=loop):

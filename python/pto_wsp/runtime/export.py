@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path, PurePosixPath
 
+from pto_wsp import _native
 from pto_wsp.errors import UnusableFile
 from pto_wsp.targets.base import SourceTree
+
+
+def c_library_folder() -> Path:
+    """Return the folder of `libpto_wsp`, the library of the C API."""
+    return Path(_native.__file__).parent / "lib"
 
 
 def write_tree(tree: SourceTree, folder: str | os.PathLike[str], *, force: bool = False) -> None:

@@ -31,6 +31,12 @@ def _arm64() -> Target:
     return Arm64Target()
 
 
+def _c_orchestration() -> Target:
+    from pto_wsp.targets.c_orchestration.target import COrchestrationTarget
+
+    return COrchestrationTarget()
+
+
 def _cuda() -> Target:
     from pto_wsp.targets.cuda.target import CudaTarget
 
@@ -56,6 +62,7 @@ def _ascend(name: str) -> Target:
 TARGETS: dict[str, Callable[[], Target]] = {
     "cpu": _cpu,
     "arm64": _arm64,
+    "c-orchestration": _c_orchestration,
     "ascend_a2a3": lambda: _ascend("ascend_a2a3"),
     "ascend_a5": lambda: _ascend("ascend_a5"),
     "interp": _interp,

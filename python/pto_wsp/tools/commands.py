@@ -21,7 +21,7 @@ from pto_wsp.passes.pipeline import PASSES, PipelineStep, parse_pipeline, prepar
 from pto_wsp.prove.prove import prove
 from pto_wsp.prove.waits import symbolic_waits
 from pto_wsp.runtime.cache import ArtifactCache
-from pto_wsp.runtime.export import write_tree
+from pto_wsp.runtime.export import c_library_folder, write_tree
 from pto_wsp.runtime.prepared import Prepared, check_schedule
 from pto_wsp.support.record import replace
 from pto_wsp.targets import registry
@@ -182,6 +182,7 @@ def info(args: Namespace) -> None:
             for target in registry.names()
             for name, fact in registry.get(target).facts(cache).items()
         },
+        "lib": c_library_folder,
         "cache": lambda: cache.directory,
         "targets": lambda: ", ".join(registry.names()),
         "passes": lambda: ", ".join(PASSES),

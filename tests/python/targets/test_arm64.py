@@ -24,9 +24,7 @@ from examples.minilm import model as minilm
 from examples.minilm.__main__ import MAX_DIFFERENCE, REFERENCE, SENTENCES
 from examples.minilm.encoder import Encoder
 from examples.minilm.tokens import WordPieces, read_lines
-from pto_wsp import Ragged, Sparse
 from pto_wsp.errors import CannotRun
-from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.runtime.compiling import compile_module
@@ -39,6 +37,7 @@ from pto_wsp.types.dtype import bf16, f32, i8, i32
 from tests.golden import Golden
 from tests.python.targets import foreign
 from tests.python.targets.build_kernels import KernelMaker
+from tests.python.targets.host_program import run_host_program
 from tests.python.targets.test_cpu_rows import MAIN, SMALL, check, make
 from tests.python.targets.test_export import blend_rows, files_of, readme_commands, shell
 
@@ -183,36 +182,8 @@ class Emulated:
 
     def run(self, arguments: Mapping[str, Any], workers: int = 2) -> tuple[int, dict[str, np.ndarray]]:
         """Return the number of tasks, and the tensors that tasks wrote."""
-        options, written = ["--stats", "--workers", str(workers)], []
-        for name, value in self._files(arguments).items():
-            np.save(self.folder / f"{name}.npy", value)
-            options += ["--input", f"{name}={name}.npy"]
-        for name in sorted(self.module.written & arguments.keys()):
-            written.append(name)
-            options += ["--output", f"{name}={name}.out.npy"]
-        symbols = {p.name for p in self.module.entry_workload.symbols}
-        for name, value in arguments.items():
-            if name in symbols:
-                options += ["--set", f"{name}={value!r}"]
-        command = [*foreign.EMULATOR, str(self.path), *options]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return int(done.stdout.split()[0]), {n: np.load(self.folder / f"{n}.out.npy") for n in written}
-
-    def _files(self, arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        found: dict[str, np.ndarray] = {}
-        for param in self.module.entry_workload.params:
-            value = arguments.get(param.name)
-            match param, value:
-                case w.SparseParam(), Sparse():
-                    found[param.name], found[param.indices] = value.offsets, value.indices
-                case w.RaggedParam(), Ragged():
-                    found[param.name] = value.offsets
-                case w.TensorParam(), np.ndarray():
-                    found[param.name] = value.view(np.int16) if value.dtype.kind == "V" else value
-                case _:
-                    pass
-        return found
+        command = [*foreign.EMULATOR, str(self.path), "--workers", str(workers)]
+        return run_host_program(command, self.module, self.folder, arguments)
 
 
 def both(run: Run, folder: Path, workers: int = 2) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

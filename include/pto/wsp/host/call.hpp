@@ -10,6 +10,7 @@
 
 #include "pto/wsp/crash.hpp"
 #include "pto/wsp/engine.hpp"
+#include "pto/wsp/host/orchestrate.hpp"
 #include "pto/wsp/host/program.hpp"
 
 namespace pto::wsp::host {
@@ -83,6 +84,14 @@ inline std::vector<int64_t> shape_of(const Program& program, const bytecode::Ten
   return shape;
 }
 
+/// Runs a program on arrays, by the engine or by its orchestration. `dump`: the file of a task dump, or null.
+inline RunResult run_program(const Program& program, Executable& executable,
+                             const std::vector<bind::ArrayRef>& refs, const Values& values,
+                             const sched::RunOptions& options, const char* dump = nullptr) {
+  if (program.orchestrate == nullptr) return executable.run(refs, values, options);
+  return orchestrate(program, refs, values, options.workers, dump);
+}
+
 /// One call of a program.
 class Call {
  public:
@@ -108,7 +117,7 @@ class Call {
       program_.native->current_call = current_call;
       watch.emplace();
     }
-    executable_.run(refs, values_, options);
+    run_program(program_, executable_, refs, values_, options);
   }
 
  private:

@@ -85,6 +85,7 @@ struct Options {
   std::map<std::string, std::string> set, input, output;
   uint32_t workers = 0;
   bool has_stats = false;
+  std::string dump;
 };
 
 inline Options parse_options(int argc, char** argv) {
@@ -98,13 +99,18 @@ inline Options parse_options(int argc, char** argv) {
       continue;
     }
     const auto kind = kinds.find(option);
-    if ((kind == kinds.end() && option != "--workers") || i + 1 == argc)
+    const bool is_single = option == "--workers" || option == "--dump";
+    if ((kind == kinds.end() && !is_single) || i + 1 == argc)
       throw Mistake("`" + option +
                     "`: expected --set, --input, --output or --workers with a value, or --stats");
     const std::string value = argv[++i];
     if (option == "--workers") {
       options.workers = uint32_t(parse_integer(value, DType::u16, option));
       if (options.workers == 0) throw Mistake("--workers: expected a number from 1 on");
+      continue;
+    }
+    if (option == "--dump") {
+      options.dump = value;
       continue;
     }
     const size_t equals = value.find('=');
@@ -265,7 +271,10 @@ class Command {
       program_.native->current_call = current_call;
       watch.emplace();
     }
-    const RunResult result = executable_.run(refs, values_, run_options);
+    const char* dump = options_.dump.empty() ? nullptr : options_.dump.c_str();
+    if (dump != nullptr && program_.orchestrate == nullptr)
+      throw Mistake("--dump: only programs of the target c-orchestration write a task dump");
+    const RunResult result = run_program(program_, executable_, refs, values_, run_options, dump);
     if (options_.has_stats)
       std::cout << result.tasks << " tasks on " << result.workers << " workers in "
                 << double(result.run_ns) / 1e6 << " ms\n";

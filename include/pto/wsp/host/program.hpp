@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pto/wsp/host/npy.hpp"
+#include "pto/wsp/host/orchestration.h"
 #include "pto/wsp/native.hpp"
 #include "pto/wsp/sched/options.hpp"
 #include "pto/wsp/walk.hpp"
@@ -70,7 +71,8 @@ struct Program {
   const char* name;
   const uint8_t* bytecode;
   size_t bytecode_size;
-  walk::WalkFn walk;  ///< the walk as source, or null
+  walk::WalkFn walk;                    ///< the walk as source, or null
+  void (*orchestrate)(Orchestration*);  ///< adds the tasks by the C API; null: the engine expands them
   std::vector<Symbol> symbols;
   std::vector<Tensor> tensors;
   std::vector<CheckText> checks;

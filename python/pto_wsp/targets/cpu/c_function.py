@@ -11,7 +11,7 @@ from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.cpu.arguments import axes_of
 
-_KEYWORDS = frozenset(
+KEYWORDS = frozenset(
     """alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr
     const_cast continue decltype default delete do double dynamic_cast else enum explicit export extern false
     float for friend goto if inline int long main mutable namespace new noexcept not not_eq nullptr operator
@@ -44,7 +44,7 @@ class Member:
 def c_name(name: str) -> str:
     """Return a name of the program as an identifier of C and C++."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return f"{plain}_" if plain in _KEYWORDS else plain
+    return f"{plain}_" if plain in KEYWORDS else plain
 
 
 def members_of(module: Module) -> list[Member]:

@@ -35,8 +35,6 @@ def build_files(module: Module, library: Library, features: Features) -> Mapping
 def _makefile(module: Module, library: Library, features: Features) -> str:
     name, header = command_name(module), c_name(module.entry)
     native = "".join(f" {function_name(unit.kernel)}.o" for unit in library.units)
-    flags = " ".join(kernel_flags(is_native=True))
-    of_native = f"{native.strip()}: CXXFLAGS = $(COMMON) {flags}\n" if native else ""
     return f"""# Builds `{name}`. `make CXX=clang++` builds it with another compiler.
 COMMON = -std=c++17 -fPIC -fvisibility=hidden -Iinclude {" ".join(features.flags)}
 
@@ -47,14 +45,26 @@ COMMON = -std=c++17 -fPIC -fvisibility=hidden -Iinclude {" ".join(features.flags
 lib{header}.so: kernels.o parts.o{native} main.o host.o
 \t$(CXX) -shared -Wl,-Bsymbolic $^ -pthread -o $@
 
-# Each instruction is rounded separately: without -ffp-contract=off, results change.
-kernels.o parts.o: CXXFLAGS = $(COMMON) {flags} {" ".join(FREESTANDING)}
-{of_native}main.o host.o: CXXFLAGS = $(COMMON) -O2 -ffp-contract=off -pthread -Wno-psabi
-
+{unit_flags(native, "$(COMMON)")}
 %.o: %.cpp
 \t$(CXX) $(CXXFLAGS) -c $< -o $@
 
 clean:
 \trm -f {name} lib{header}.so *.o
 .PHONY: clean
+"""
+
+
+def unit_flags(native: str, common: str) -> str:
+    """Return the lines of a Makefile with the options of each unit in C++.
+
+    Args:
+        native: object files of kernels in C++.
+        common: options of all units.
+    """
+    flags = " ".join(kernel_flags(is_native=True))
+    of_native = f"{native.strip()}: CXXFLAGS = {common} {flags}\n" if native else ""
+    return f"""# Each instruction is rounded separately: without -ffp-contract=off, results change.
+kernels.o parts.o: CXXFLAGS = {common} {flags} {" ".join(FREESTANDING)}
+{of_native}main.o host.o: CXXFLAGS = {common} -O2 -ffp-contract=off -pthread -Wno-psabi
 """

@@ -23,6 +23,7 @@ class BuildText:
         command: what runs it, without its options.
         notes: paragraphs after the commands; empty, or each with an empty line before it.
         files: rows of the table of files that other builds do not have.
+        bytecode: what the bytecode is there for.
     """
 
     machine: str
@@ -31,6 +32,7 @@ class BuildText:
     command: str
     notes: str = ""
     files: tuple[str, ...] = ()
+    bytecode: str = "the workload, which the engine expands into tasks"
 
 
 def kernel_flags(*, is_native: bool) -> list[str]:
@@ -108,7 +110,7 @@ Results have the same bits for every number of threads.
 |---|---|
 | `kernels.cpp` | the kernels, one function each |
 | `parts.cpp` | instances of the tile library that the kernels call |{native}
-| `bytecode.hpp` | the workload, which the engine expands into tasks |
+| `bytecode.hpp` | {build.bytecode} |
 {files}| `main.cpp` | the host program: arguments, schedule, messages of checks |
 | `host.cpp` | what runs it: the engine, arrays from and to files |
 | `include/` | the engine and the tile library |

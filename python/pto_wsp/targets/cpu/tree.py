@@ -43,7 +43,7 @@ BuildFiles = Callable[[Module, Library], Mapping[str, str]]
 
 def program_tree(
     target: str, module: Module, library: Library, build_files: BuildFiles, *, has_walk: bool = False,
-    has_function: bool = False,
+    has_function: bool = False, orchestration: Callable[[Module], str] | None = None,
 ) -> SourceTree:  # fmt: skip
     """Return the folder of a program; without an entry, that of its kernels.
 
@@ -54,6 +54,7 @@ def program_tree(
         build_files: makes the files that build it.
         has_walk: whether the workload is emitted as source, too.
         has_function: whether the program is a function of C, too, which the build makes a library of.
+        orchestration: returns the workload as C, which then adds the tasks in place of the engine.
 
     Raises:
         UnsupportedByTarget: the program has axes with rows, or kernels that include files of their own.
@@ -66,11 +67,15 @@ def program_tree(
     names = [kernel.name for kernel in module.kernels]
     lowered = lower_workload_to_bytecode(module, names, table_hash(module.kernels))
     header = f"{c_name(module.entry)}.h" if has_function else ""
-    own = {"bytecode.hpp": _bytecode(lowered.code), "main.cpp": _main(module, library, header, has_walk)}
+    walks = {"walk": "pto_wsp_walk"} if has_walk else {}
+    walks |= {"orchestrate": "pto_wsp_orchestrate"} if orchestration is not None else {}
+    own = {"bytecode.hpp": _bytecode(lowered.code), "main.cpp": _main(module, library, header, walks)}
     if has_function:
         own[header] = c_header(module)
     if has_walk:
         own["walk.cpp"] = lower_workload_to_source(module, lowered)
+    if orchestration is not None:
+        own["orchestration.c"] = orchestration(module)
     sources = kernels | own | {"host.cpp": _ENGINE}
     headers = {f"include/{name}": text for name, text in headers_of(sources.values())}
     return SourceTree({**build_files(module, library), **sources, **headers}, tuple(kernels))
@@ -135,7 +140,7 @@ def _bytecode(code: bytes) -> str:
 # --- the host program -----------------------------------------------------------------------------------
 
 
-def _main(module: Module, library: Library, header: str, has_walk: bool) -> str:
+def _main(module: Module, library: Library, header: str, walks: Mapping[str, str]) -> str:
     entry = module.entry_workload
     out = TextWriter()
     out.line(f"// The host program of {ascii(entry.name)[1:-1]}. It reads and writes `.npy` files.")
@@ -157,8 +162,8 @@ def _main(module: Module, library: Library, header: str, has_walk: bool) -> str:
         out.line(f"program.name = {c_string(entry.name)};")
         out.line("program.bytecode = bytecode;")
         out.line("program.bytecode_size = sizeof(bytecode);")
-        if has_walk:
-            out.line("program.walk = pto_wsp_walk;")
+        for member, function in walks.items():
+            out.line(f"program.{member} = {function};")
         hidden = hidden_symbols(entry)
         _write_rows(out, "symbols", (_symbol(param, param.name in hidden) for param in entry.symbols))
         _write_rows(out, "tensors", _tensors(module))

@@ -1,0 +1,1 @@
+"""The target `c-orchestration`: programs as C that adds tasks by the C API."""

@@ -21,6 +21,7 @@ inline int64_t stop_of(int64_t start, int64_t extent) {
 }
 
 inline int64_t check_value(int64_t value) { return value; }
+inline int64_t check_value(int32_t value) { return value; }
 inline int64_t check_value(bool value) { return value ? 1 : 0; }
 inline int64_t check_value(float value) {
   Scalar bits{0};

@@ -160,6 +160,7 @@ PTO_DEVICE_INLINE int64_t stop_of(int64_t start, int64_t extent) {
 }
 
 PTO_DEVICE_INLINE int64_t check_value(int64_t value) { return value; }
+PTO_DEVICE_INLINE int64_t check_value(int32_t value) { return value; }
 PTO_DEVICE_INLINE int64_t check_value(bool value) { return value ? 1 : 0; }
 PTO_DEVICE_INLINE int64_t check_value(float value) { return bits_of(value); }
 

@@ -135,7 +135,7 @@ def simulated(schedule: Schedule, device: Device, n: int = 40) -> RunStats:
 
 
 def test_transfers_of_the_next_inputs_overlap_with_the_present_task() -> None:
-    """Of two inputs, the cache holds the sum; the first row has nobody to fetch it."""
+    """Of two inputs, the cache holds the sum; no earlier task fetches the first row."""
     alone = simulated(Schedule(), one_core())
     fetched = simulated(Schedule().prefetch(lambda t: t.i), one_core())
     assert alone.counters["prefetched_bytes"] == 0

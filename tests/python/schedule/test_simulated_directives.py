@@ -61,7 +61,7 @@ BUILT = Schedule().task_graph(start=StartPolicy.after_build())
 
 @cache
 def device(cores: int) -> Device:
-    """Return a device with so many vector cores, whose latencies are those of a real one."""
+    """Return a device with `cores` vector cores, whose latencies are those of a real one."""
     base = get_device("ascend_910b")
     kinds = tuple(replace(k, count=cores) if k.name == "vector" else k for k in base.cores)
     return replace(base, name=f"{cores}_cores", cores=kinds)

@@ -231,7 +231,7 @@ PROMISES: dict[str, dict[str, tuple[Schedule, Promise]]] = {
         "overlap": (Schedule().overlap(*STAGES), lambda r: counter("dispatchers") > 0),
     },
     "prefetch": {
-        # Those of the first row, and the last task, which has no key, have nobody to fetch for them.
+        # No task fetches for those of the first row, and for the last task, which has no key.
         "by": (Schedule().prefetch(lambda t: t.i), lambda r: counter("prefetched_tasks") <= TASKS - 11)
     },
     "stores": {"cached": (Schedule().task_graph(stores=StorePolicy.cached()), lambda r: True)},

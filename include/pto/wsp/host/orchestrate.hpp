@@ -13,6 +13,11 @@
 
 namespace pto::wsp::host {
 
+static_assert(sizeof(OrchView) == sizeof(View) && sizeof(OrchContext) == sizeof(TaskContext) &&
+                  sizeof(OrchKernel) == sizeof(KernelInfo) && sizeof(OrchLibrary) == sizeof(KernelLibrary) &&
+                  int(ORCH_CHECK_VALUES) == kMaxCheckValues,
+              "orchestration.h repeats abi.hpp");
+
 namespace detail {
 
 inline std::vector<int64_t> known_values(const Program& program, const Values& values) {

@@ -158,6 +158,7 @@ def test_code_of_targets(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert [line.split()[0] for line in pto(capsys, "targets")[1].splitlines()] == [
         "cpu",
         "arm64",
+        "c-orchestration",
         "ascend_a2a3",
         "ascend_a5",
         "interp",

@@ -7,7 +7,8 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.report import performance_page
@@ -28,7 +29,7 @@ from pto_wsp.isa.statements import CONTROL, DEBUGGING, SCALARS, Statement
 from pto_wsp.lang.kernel.help import SHAPES
 from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.ops.functional import OPERATORS
-from pto_wsp.targets.base import Enforced, Idle, Refused, Support
+from pto_wsp.targets.base import Enforced, Idle, Refused
 from pto_wsp.targets.registry import TARGETS
 from pto_wsp.targets.schedules import support
 from pto_wsp.tools.main import parser
@@ -71,13 +72,14 @@ last place (ulp), or `sum`: (n / 8 + 4) eps sum |terms| over n added terms. f16 
 f32 and round once per instruction. Only the valid part of a tile is read and written. `pto devices`
 shows what instructions cost on a simulated device."""
 
-POLICIES_INTRODUCTION = """\
-# Policies
+AnyPolicy = Policy[..., Directive]
 
+POLICIES_INTRODUCTION = """\
 Generated from `pto_wsp.lang.schedule.directives`. A schedule has one policy of each kind; the first
-of each table is the default. A target enforces a policy, accepts it, or refuses it by name.
-`interp` accepts most policies, because they have no effect in program order on one thread.
-[Schedules](schedules.md) is the guide."""
+of each table is the default. A target enforces a policy (*yes*), accepts it because it has no effect
+there (*accepts*), or refuses it by name (*no*). [Schedules](schedules.md) is the guide."""
+
+SUPPORT_WORDS: dict[type, str] = {Enforced: "yes", Idle: "accepts", Refused: "no"}
 
 INSTRUCTIONS_HEADER = [
     "| instruction | `pto.` | text | element types | error | meaning |",
@@ -198,32 +200,55 @@ def error_chapter(cls: type[PtoError]) -> str:
 
 def policies_page() -> str:
     """Return the page of policies: what each does, and what every target makes of it."""
-    parts = [POLICIES_INTRODUCTION]
-    header = "| policy | meaning | " + " | ".join(f"`{target}`" for target in TARGETS) + " |"
-    rule = "|---|---|" + "---|" * len(TARGETS)
+    every = [policy for directive in DIRECTIVES.values() for policy in directive.policies.values()]
+    takes = {t for t in TARGETS if any(not isinstance(support(t, policy), Refused) for policy in every)}
+    shown = [target for target in TARGETS if target in takes]
+    others = [f"`{target}` takes no policy." for target in TARGETS if target not in takes]
+    parts = [textwrap.fill(" ".join([POLICIES_INTRODUCTION, *others]), COLUMNS)]
+    header = "| policy | meaning | " + " | ".join(f"`{target}`" for target in shown) + " |"
+    rule = "|---|---|" + "---|" * len(shown)
     for kind, directive in DIRECTIVES.items():
-        table = "\n".join([header, rule, *map(policy_line, directive.policies.values())])
-        parts.append(f"## {kind}\n\n{inspect.getdoc(directive)}\n\n{table}")
-    return "\n\n".join(parts) + "\n"
+        policies = list(directive.policies.values())
+        lines = [header, rule, *(policy_line(policy, shown) for policy in policies)]
+        parts.append("\n\n".join([f"## {kind}", str(inspect.getdoc(directive)), "\n".join(lines)]))
+        if reasons := refusals(shown, policies):
+            parts.append(f"Refused:\n\n{refusal_lines(reasons)}")
+    return "# Policies\n\n" + "\n\n".join(parts) + "\n"
 
 
-def policy_line(policy: Policy[..., Directive]) -> str:
+def refusals(targets: Sequence[str], policies: Sequence[AnyPolicy]) -> dict[str, dict[str, list[str]]]:
+    """Return why targets refuse policies: per reason and target the names of the policies."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for target in targets:
+        for policy in policies:
+            match support(target, policy):
+                case Refused(reason=reason):
+                    found.setdefault(reason, {}).setdefault(target, []).append(policy.name)
+    return found
+
+
+def refusal_lines(reasons: dict[str, dict[str, list[str]]]) -> str:
+    """Return a line per reason; policies are named where a target has more than one reason."""
+    several = Counter(target for by_target in reasons.values() for target in by_target)
+    lines = []
+    for reason, by_target in reasons.items():
+        who = [
+            f"`{target}` ({', '.join(f'`{name}`' for name in names)})"
+            if several[target] > 1
+            else f"`{target}`"
+            for target, names in by_target.items()
+        ]
+        line = f"- {', '.join(who)}: {reason}"
+        lines.append(textwrap.fill(line, COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
+    return "\n".join(lines)
+
+
+def policy_line(policy: AnyPolicy, targets: Sequence[str]) -> str:
     """Return one line of a table of policies."""
     arguments = ", ".join(parameter.field for parameter in policy.takes)
     shown = f"`{policy.name}({arguments})`" if arguments else f"`{policy.name}`"
-    cells = [support_text(support(target, policy)) for target in TARGETS]
+    cells = [SUPPORT_WORDS[type(support(target, policy))] for target in targets]
     return f"| {' | '.join([shown, policy.meaning, *cells])} |"
-
-
-def support_text(found: Support) -> str:
-    """Return what a target makes of a policy, as the page writes it."""
-    match found:
-        case Enforced():
-            return "enforced"
-        case Idle():
-            return "accepted"
-        case Refused(reason=reason):
-            return f"refused: {reason}"
 
 
 COMMAND_INTRODUCTION = """\

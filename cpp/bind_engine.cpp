@@ -472,7 +472,7 @@ class PythonExecutable {
     options.jitter = jitter;
     options.is_interrupted = &is_signalled;
     options.tracks = tracks;
-    options.checks_iterations = check;
+    options.checks_iterations = options.checks_instances = check;
   }
 
   RunResult run_without_gil(const std::vector<bind::ArrayRef>& arrays,

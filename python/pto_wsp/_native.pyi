@@ -407,6 +407,9 @@ class RunOptions:
         waits: what orders tasks; `Waits.SYMBOLIC` gives way to maps where they are needed.
         deps: which tasks are ordered by what they touch.
         checks_edges: check that what the program says of order suffices.
+        proves_iterations: leave out the check of iterations where tensors of a call are different arrays.
+        proves_instances: the same of instances.
+        proves_edges: the same of edges.
         dispatchers: how many; 0 = one per worker, up to 8.
         ownership: which of them runs a unit of work.
         bounds: of a partition, the first task of each dispatcher but the first.
@@ -440,6 +443,9 @@ class RunOptions:
     waits: Waits
     deps: Deps
     checks_edges: bool
+    proves_iterations: bool
+    proves_instances: bool
+    proves_edges: bool
     dispatchers: int
     ownership: Ownership
     bounds: list[int]

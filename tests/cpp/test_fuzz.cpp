@@ -86,7 +86,7 @@ sched::RunOptions random_options(std::mt19937_64& random) {
   options.num_pools = chance(8) ? uint32_t(random() % 4) : 0;
   options.window = chance(4) ? random() % 20 + 1 : sched::RunOptions::kWindow;
   options.start = chance(4) ? sched::Start::kAfterBuild : sched::Start::kImmediate;
-  options.checks_iterations = chance(8);
+  options.checks_iterations = options.checks_instances = chance(8);
   options.checks_edges = chance(8);
   options.is_interrupted = [] { return true; };  // the first question comes after 50 ms
   return options;

@@ -60,6 +60,7 @@ class Core {
     size_t sharing_size = 0;
     bool is_checked_late =
         false;  ///< flush points decide which tasks exist, so its statements are checked at the end
+    std::vector<uint64_t> left_out;  ///< statements that are proved and not checked
   };
 
   /// The arguments of a run. Elements that decide what runs are read now.
@@ -77,6 +78,7 @@ class Core {
     options.is_network = code_->program.is_network();
     if (options.is_network) check_network_options(options);
     prepare(arguments, options, flight);
+    leave_out_proved(launch);
     if (options.may_be_alone()) divide(launch);
     if (options.may_be_symbolic()) prepare_waits(*prepared_);
     launch.prepared = prepared_;
@@ -155,6 +157,7 @@ class Core {
     result.is_benchmark = options.window_mode == sched::WindowMode::kBenchmark;
     result.run_ns = crew.end_ns() - launch.start_ns;
     result.streamed = launch.prepared->plan.streamed;
+    result.left_out = launch.left_out;
     result.flushed = run.flushed().values();
     if (options.is_network) result.merges = crew.network().take_merges();
     if (options.trace) result.record = make_record(launch, result);
@@ -200,6 +203,28 @@ class Core {
              streaming_bytes == other.streaming_bytes;
     }
   };
+
+  /// Drops the checks of proved statements, unless tensors of the call share memory: proofs are about
+  /// different arrays.
+  void leave_out_proved(Launch& launch) const {
+    const auto drop = [&](bool& checks, bool is_proved, sched::Statement statement) {
+      if (!checks || !is_proved || has_shared_memory()) return;
+      checks = false;
+      launch.left_out.push_back(statement);
+    };
+    sched::RunOptions& options = launch.options;
+    drop(options.checks_iterations, options.proves_iterations, sched::kIterations);
+    drop(options.checks_instances, options.proves_instances, sched::kInstances);
+    drop(options.checks_edges, options.proves_edges, sched::kEdges);
+  }
+
+  bool has_shared_memory() const {
+    const std::vector<bytecode::TensorLayout>& layouts = prepared_->plan.layouts;
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      if (layouts[i].group != i) return true;
+    }
+    return false;
+  }
 
   void divide(Launch& launch) {
     const sched::Division division = sharing_.divide(*prepared_, launch.options.workers);
@@ -337,8 +362,8 @@ class Core {
   /// Tasks of a network have no common program order, which these options need.
   static void check_network_options(const sched::RunOptions& options) {
     const bool needs_order = options.verifies || options.tracks || options.checks_iterations ||
-                             options.checks_edges || options.keeps_graph() || options.has_calendar() ||
-                             options.is_scheduled() || options.cuts_units() ||
+                             options.checks_instances || options.checks_edges || options.keeps_graph() ||
+                             options.has_calendar() || options.is_scheduled() || options.cuts_units() ||
                              options.streams != sched::Streams::kOff || options.prefetch != 0;
     if (needs_order) throw EngineError("order-of-network", "an option needs one program order of all tasks");
   }

@@ -43,6 +43,7 @@ struct RunResult {
   uint64_t max_workspace_bytes = 0;          ///< the largest workspace that a task asked for
   uint64_t prefetched_tasks = 0;             ///< tasks whose inputs were fetched ahead
   std::vector<uint64_t> streamed;            ///< tensors whose stores went past the caches
+  std::vector<uint64_t> left_out;            ///< proved statements that were not checked: sched::Statement
   std::vector<uint64_t> worker_tasks;
   std::shared_ptr<trace::RunRecord> record;  ///< null unless asked for
   std::optional<uint64_t> order_violations;  ///< of a run that verifies
@@ -90,6 +91,7 @@ void for_counters(const RunResult& result, Add add) {
   add("graph_tasks", result.graph_tasks);
   add("graph_bytes", result.graph_bytes);
   add("streamed_tensors", result.streamed);
+  add("left_out", result.left_out);
 }
 
 namespace detail {

@@ -10,11 +10,15 @@ from pto_wsp.device.model import Device
 from pto_wsp.lang.workload.build_module import Traced
 
 if TYPE_CHECKING:
+    from pto_wsp.prove.finding import Proof
     from pto_wsp.runtime.program import Program
 else:
     Program = Any
 
-_Hook = Callable[[Traced, str, "str | Path | Device | None", bool, str, "Mapping[str, Any] | None"], Program]
+_Hook = Callable[
+    [Traced, str, "str | Path | Device | None", bool, str, "Mapping[str, Any] | None", "Proof | None"],
+    Program,
+]
 
 _hook: list[_Hook] = []
 
@@ -31,6 +35,7 @@ def compile_traced(
     values: bool = True,
     expander: str = "bytecode",
     given: Mapping[str, Any] | None = None,
+    proof: Proof | None = None,
 ) -> Program:
     """Compile a traced workload for a target; the errors are those of `Workload.compile`."""
-    return _hook[0](traced, target, device, values, expander, given)
+    return _hook[0](traced, target, device, values, expander, given, proof)

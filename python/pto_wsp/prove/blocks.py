@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pto_wsp.analysis.accesses.formula import Formula, Linear, less, less_equal, number, opposite
 from pto_wsp.analysis.accesses.places import IterationPlace
+from pto_wsp.analysis.accesses.sites import TaskAccess, TaskSite
 from pto_wsp.analysis.accesses.unknowns import LOOP, SCALAR, SIZE, Unknowns
 from pto_wsp.errors import BadExpression
 from pto_wsp.ir import kernel as k
@@ -40,11 +41,24 @@ class _Write:
     steps: Steps
 
 
-def instances(module: Module, solver: Solver) -> Iterator[Finding]:
+def instances(module: Module, solver: Solver, found: Sequence[TaskSite]) -> Iterator[Finding]:
     """Yield a finding per kernel with `block_dim`: no two of its instances write one element."""
     for kernel in module.kernels:
         if kernel.block_dim > 1:
-            yield _Blocks(kernel, solver).finding()
+            calls = [site for site in found if site.kernel is kernel]
+            yield next(filter(None, map(_shared_output, calls)), None) or _Blocks(kernel, solver).finding()
+
+
+def _shared_output(call: TaskSite) -> Finding | None:
+    """Return that the answer is unknown if a task gives one tensor to two parameters that it writes."""
+    given: dict[str, TaskAccess] = {}
+    for access in call.accesses:
+        first = given.setdefault(access.region.tensor, access) if access.is_write else access
+        if first is not access:
+            names = f"`{first.param.name}` and `{access.param.name}`"
+            reason = f"{names} are parts of `{access.region.tensor}`, and may share elements"
+            return Finding(INSTANCES, f"`{call.kernel.name}`", UNKNOWN, access.loc, reason=reason)
+    return None
 
 
 class _KernelPlace(IterationPlace):

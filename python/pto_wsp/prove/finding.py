@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pto_wsp.errors.base import excerpt
+from pto_wsp.ir.module import Module
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 
@@ -74,10 +75,15 @@ class Finding:
     given: tuple[str, ...] = ()
     assume: str = ""
 
+    @property
+    def head(self) -> str:
+        """The claim and its subject."""
+        return f"{self.claim} of {self.subject}"
+
     def __str__(self) -> str:
         """Return the finding as text, with its source line unless it is proved."""
         place = f"  {self.loc.file}:{self.loc.line}" if self.loc is not None else ""
-        head = f"{self.status}: {self.claim} of {self.subject}"
+        head = f"{self.status}: {self.head}"
         if self.status == PROVED:
             return head + (f", given {' and '.join(self.given)}" if self.given else "") + place
         lines = [head, *excerpt(self.loc, self.reason)]
@@ -90,10 +96,15 @@ class Finding:
 
 @record
 class Proof:
-    """The findings about one workload, in the order of its text."""
+    """The findings about the entry of a module, in the order of its text."""
 
-    name: str
+    module: Module
     findings: tuple[Finding, ...]
+
+    def holds(self, claim: str) -> bool:
+        """Return whether a claim has findings, and all of them are proved."""
+        found = {finding.status for finding in self.findings if finding.claim == claim}
+        return found == {PROVED}
 
     @property
     def status(self) -> str:
@@ -123,4 +134,4 @@ class Proof:
     def summary(self) -> str:
         """The number of findings of each status."""
         counts = ", ".join(f"{self.count(status)} {status}" for status in (PROVED, REFUTED, UNKNOWN))
-        return f"{self.name}: {counts}"
+        return f"{self.module.entry}: {counts}"

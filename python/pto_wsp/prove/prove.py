@@ -25,7 +25,8 @@ def prove(module: Module) -> Proof:
         CannotInline: a call of a workload cannot be inlined.
         NotYetSupported: the entry is a network.
     """
-    flat = inline_calls(with_entry_workload(module)).reached
+    whole = with_entry_workload(module)
+    flat = inline_calls(whole).reached
     if flat.entry_workload.processes:
         detail = "it is not known which iterations use one buffer of a channel"
         loc = flat.entry_workload.processes[0].loc
@@ -35,6 +36,6 @@ def prove(module: Module) -> Proof:
         *independence(flat, solver, found),
         *edges(flat, solver, found),
         *inside(flat, solver, found),
-        *instances(flat, solver),
+        *instances(flat, solver, found),
     )
-    return Proof(flat.entry, findings)
+    return Proof(whole, findings)

@@ -16,8 +16,10 @@ from pto_wsp.ir.verify import verify
 from pto_wsp.lang.compiling import set_compile_hook
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import argument_location, caller_location
+from pto_wsp.prove.finding import Proof
 from pto_wsp.runtime.binding import RUN_OPTIONS
 from pto_wsp.runtime.program import Program
+from pto_wsp.runtime.proved import require_proof_of
 from pto_wsp.runtime.stated import stated_arrays
 from pto_wsp.support.garbage import collection_paused
 from pto_wsp.targets import registry
@@ -34,6 +36,7 @@ def compile_module(
     values: bool = True,
     expander: str = "bytecode",
     given: Mapping[str, Any] | None = None,
+    proof: Proof | None = None,
 ) -> Program:
     """Compile a module, for example one that `parse` returned; needs no data and no sizes.
 
@@ -45,12 +48,13 @@ def compile_module(
         expander: what expands the workload on the `cpu`: `bytecode` or `source`.
         given: without `values`, what tensors and axes hold that tasks write and that decide what runs, by
             name: arrays, and `Sparse` values for what `group_by` makes.
+        proof: what `prove` returned for the module; runs on the `cpu` leave out checks of what is proved.
 
     Raises:
         InvalidIR: the module has no entry.
         CompileError: the target or the device is unknown, or cannot build the module.
     """
-    return compile_program(Traced(module, {}), target, device, values, expander, given)
+    return compile_program(Traced(module, {}), target, device, values, expander, given, proof)
 
 
 def compile_program(
@@ -60,6 +64,7 @@ def compile_program(
     values: bool = True,
     expander: str = "bytecode",
     given: Mapping[str, Any] | None = None,
+    proof: Proof | None = None,
 ) -> Program:
     """Compile a traced workload.
 
@@ -71,11 +76,13 @@ def compile_program(
         expander: what expands the workload on the `cpu`: `bytecode` or `source`.
         given: without `values`, what tensors and axes hold that tasks write and that decide what runs, by
             name: arrays, and `Sparse` values for what `group_by` makes.
+        proof: what `prove` returned for the module; runs on the `cpu` leave out checks of what is proved.
 
     Raises:
         UnknownTarget, UnsupportedByTarget: the target does not exist, or refuses something in the module.
         UnknownDevice, BadDevice, NoCost: the device does not exist, or has no place for a kernel.
-        WrongValue: `device` or `values` without the target `sim`, or `given` with values.
+        WrongValue: `device` or `values` without the target `sim`, or `given` with values; `proof` of another
+            workload, or without the target `cpu`.
         NotSimulated: without `values`, tasks write a tensor that decides what runs.
         BadKey: a key of the schedule that no task has, or that can mean two things.
         NoCompiler, CompilerFailed, BadCache: the kernels could not be built.
@@ -84,10 +91,12 @@ def compile_program(
     for param in module.entry_workload.params:
         if param.name in RUN_OPTIONS:
             raise NameClash(kind="run options and parameters", name=param.name, loc=param.loc)
+    if proof is not None:
+        require_proof_of(module, proof, target)
     with collection_paused():
         made = _target(target, device, values, expander)
         stated = _stated(given, module, is_used=target == "sim" and not values)
-        return Program(verify(module), traced.defaults, made, traced.captured, stated)
+        return Program(verify(module), traced.defaults, made, traced.captured, stated, proof)
 
 
 def _target(name: str, device: str | Path | Device | None, values: bool, expander: str) -> Target:

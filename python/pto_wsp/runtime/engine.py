@@ -30,6 +30,7 @@ from pto_wsp.runtime.kept_programs import KeptProgram, find_program, keep_progra
 from pto_wsp.runtime.options import run_options
 from pto_wsp.runtime.outcome import CalendarMaker, Figures, RunRequest, Submitted
 from pto_wsp.runtime.prepared import Prepared
+from pto_wsp.runtime.proved import use_proof
 from pto_wsp.runtime.trace import Lanes, Ran, Record, Trace
 from pto_wsp.targets.base import KernelArtifact, KernelBuilder
 
@@ -77,10 +78,15 @@ class EngineRunner(CalendarMaker):
     def merging(self, merges: list[list[int]]) -> Self:
         """Return a runner of the network that keeps this order of senders, per tensor, where time decides."""
         other, loaded = copy.copy(self), self.loaded
-        options = run_options(loaded.module.schedule)
+        options = self._options(loaded.module)
         options.merges = merges
         other.loaded = LoadedProgram(loaded.executable, options, loaded.code, lambda: loaded.origin)
         return other
+
+    def _options(self, module: Module) -> _native.RunOptions:
+        options = run_options(module.schedule)
+        use_proof(self._prepared.proof, options)
+        return options
 
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int
@@ -119,9 +125,7 @@ class EngineRunner(CalendarMaker):
             executable = _native.Executable(lowered.code, self.library, shared, self._walk(module, lowered))
         except _native.EngineError as error:
             raise self._explained(error, module, lowered) from None
-        return LoadedProgram(
-            executable, run_options(module.schedule), lowered.code, lambda: (module, lowered)
-        )
+        return LoadedProgram(executable, self._options(module), lowered.code, lambda: (module, lowered))
 
     def _walk(self, module: Module, lowered: Lowered) -> str | None:
         """Return the library of the walk, where source walks the workload."""
@@ -152,7 +156,7 @@ class EngineRunner(CalendarMaker):
 
         source = self._prepared.source
         self.workload, self.library = source.entry_workload, library
-        self.loaded = LoadedProgram(executable, run_options(source.schedule), kept.code, lower)
+        self.loaded = LoadedProgram(executable, self._options(source), kept.code, lower)
         return True
 
     def run(self, request: RunRequest) -> tuple[Figures, Trace | None]:

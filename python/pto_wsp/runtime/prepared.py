@@ -8,6 +8,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.lower.task_keys import TaskKeys
 from pto_wsp.passes.pipeline import prepare
 from pto_wsp.passes.settle_floats import settle_floats
+from pto_wsp.prove.finding import Proof
 from pto_wsp.targets.base import Target
 from pto_wsp.targets.schedules import require_support
 
@@ -18,11 +19,13 @@ class Prepared:
     Attributes:
         source: what the entry of the module comes to, as it was written.
         target: where it runs.
+        proof: what is proved about it, if `compile` was given a proof.
     """
 
-    def __init__(self, source: Module, target: Target) -> None:
+    def __init__(self, source: Module, target: Target, proof: Proof | None = None) -> None:
         self.source = source.reached
         self.target = target
+        self.proof = proof
 
     @cached_property
     def module(self) -> Module:

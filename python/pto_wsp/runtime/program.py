@@ -28,6 +28,7 @@ from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.schedule.strategies import RunSizes, Strategies
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
+from pto_wsp.prove.finding import Proof
 from pto_wsp.runtime.binding import NO_KERNELS, Arrays, Binder, Bound
 from pto_wsp.runtime.bound_call import BoundCall, access_of
 from pto_wsp.runtime.calendar import Calendar, identity_of
@@ -40,6 +41,7 @@ from pto_wsp.runtime.numbers import integer, number
 from pto_wsp.runtime.one_task import Chosen, OneTask, choose, compare_values, run_alone
 from pto_wsp.runtime.outcome import CalendarMaker, Figures, Runner, RunRequest, SimulatedFigures
 from pto_wsp.runtime.prepared import Prepared
+from pto_wsp.runtime.proved import proved
 from pto_wsp.runtime.run import Run
 from pto_wsp.runtime.run_options import (
     require_outermost,
@@ -83,12 +85,13 @@ class Program:
         target: str | Target,
         captured: Captured = NOTHING_CAPTURED,
         stated: Arrays | None = None,
+        proof: Proof | None = None,
     ) -> None:
         self.trace: Trace | None = None
         made = registry.get(target) if isinstance(target, str) else target
         self._target = made.name
         self._captured = captured
-        self._prepared = Prepared(module, made)
+        self._prepared = Prepared(module, made, proof)
         self._name = module.entry_workload.name
         runner = make_runner(self._prepared)
         first = ScheduledProgram("", self._prepared.module, runner)
@@ -141,7 +144,8 @@ class Program:
         counters = dict(figures.counters)
         tensors = self._runner.workload.tensors
         numbers = counters.pop("streamed_tensors", [])
-        assert isinstance(numbers, list)
+        left_out = counters.pop("left_out", [])
+        assert isinstance(numbers, list) and isinstance(left_out, list)
         streamed = tuple(tensors[i].name for i in numbers)
         run_ms = figures.run_ns / 1e6
         return RunStats(
@@ -154,6 +158,7 @@ class Program:
             streamed,
             figures.run,
             schedule,
+            proved(self._prepared.proof, left_out),
         )
 
     def run(
@@ -185,7 +190,8 @@ class Program:
                 `"hazards"` checks what P states: that no two tasks of different iterations touch a common
                 element that one of them writes. Before anything runs; where elements that tasks write decide
                 what runs, when everything has. And, as a task of a kernel with `block_dim` runs, that no two
-                of its instances write one element; each runs twice then.
+                of its instances write one element; each runs twice then. What a proof given to `compile`
+                proves is left out.
             progress: called with the number of tasks that are complete: about every 50 ms of running, by
                 whichever worker is between two tasks, and at the end by the calling thread. An exception in
                 it stops the run and is raised. The target `interp` calls it at the end only.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pto_wsp.runtime.proved import Proved
 from pto_wsp.support.record import record
 
 
@@ -19,6 +20,7 @@ class RunStats:
         streamed: names of the tensors whose stores went past the caches (`StorePolicy`).
         run: number of the run in this process, from 1 on; 0 for the target `interp`.
         schedule: name of the strategy of the run, or an empty text if the program has one schedule.
+        proved: what a proof says that `compile` was given, and which checks the run left out.
     """
 
     tasks: int
@@ -30,6 +32,7 @@ class RunStats:
     streamed: tuple[str, ...] = ()
     run: int = 0
     schedule: str = ""
+    proved: Proved = Proved()
 
     @property
     def is_benchmark(self) -> bool:
@@ -80,7 +83,8 @@ class RunStats:
         called = ", calling no kernel" if self.is_benchmark else ""
         streamed = f", {', '.join(self.streamed)} past the caches" if self.streamed else ""
         chosen = f", schedule {self.schedule!r}" if self.schedule else ""
+        left_out = f", no check of {', '.join(self.proved.left_out)}" if self.proved.left_out else ""
         return (
             f"{self.tasks:,} tasks on {self.workers} workers in {self.run_ms:.3f} ms{called}{streamed}"
-            f"{chosen}; {self.compiles} compiles in {self.compile_ms:.1f} ms"
+            f"{chosen}{left_out}; {self.compiles} compiles in {self.compile_ms:.1f} ms"
         )

@@ -88,9 +88,10 @@ SUBJECTS: dict[str, Subject] = {
     "programs": _subject(
         "Programs, runs and traces",
         "Compiling and running. [Runs](../runs.md) is the guide.",
-        """Program Run RunStats runtime.trace.Trace runtime.trace.TaskEvent runtime.task_graph.TaskGraph
-        runtime.task_graph.GraphTask runtime.compiling.compile_module Session runtime.session.Launch
-        runtime.session.Wait graph runtime.contracts.ContractGraph""",
+        """Program Run RunStats runtime.proved.Proved runtime.trace.Trace runtime.trace.TaskEvent
+        runtime.task_graph.TaskGraph runtime.task_graph.GraphTask runtime.compiling.compile_module
+        Session runtime.session.Launch runtime.session.Wait graph runtime.contracts.ContractGraph""",
+        Proved="Proved",
         Trace="Trace",
         TaskEvent="TaskEvent",
         TaskGraph="TaskGraph",

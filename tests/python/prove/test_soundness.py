@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pto_wsp import errors
+from pto_wsp import Deps, Schedule, errors
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.lang.workload.workload import Workload
-from pto_wsp.prove.finding import INDEPENDENT, INSIDE, PROVED
+from pto_wsp.prove.finding import EDGES, INDEPENDENT, INSIDE, PROVED
 from pto_wsp.prove.prove import prove
 from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.support.record import replace
 from tests.generators.drawing import tries
+from tests.generators.dynamic_workloads import Sample as DynamicSample
+from tests.generators.dynamic_workloads import samples as dynamic_samples
 from tests.generators.workloads import Sample, samples
 from tests.python.prove.confirming import confirm
 from tests.slow import examples
@@ -53,6 +55,25 @@ def test_a_proof_agrees_with_the_check_of_a_run(sample: Sample) -> None:
         assert statuses[INSIDE] != {PROVED}, proof
     for finding in proof.refuted[:1]:
         confirm(sample.module, finding)
+
+
+def checked_edges(sample: DynamicSample) -> Module:
+    """Return a sample's module in which edges alone order tasks."""
+    return sample.module.with_schedule(Schedule().task_graph(deps=Deps.explicit()).policies)
+
+
+@given(dynamic_samples())
+@tries(60)
+def test_edges_that_do_not_suffice_are_not_proved(sample: DynamicSample) -> None:
+    module = checked_edges(sample)
+    program = compile_module(module)
+    try:
+        program.run(**sample.arrays(), n=5, workers=1)
+    except errors.EdgesMissing:
+        proof = prove(module)
+        assert not proof.holds(EDGES), proof
+    except errors.PtoError:
+        pass
 
 
 def parallel(body: tuple[w.Node, ...]) -> tuple[w.Node, ...]:

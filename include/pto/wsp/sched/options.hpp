@@ -131,11 +131,19 @@ struct DebugOptions {
   bool traces_walks = false;  ///< with `trace`: record dispatchers, too
   uint64_t jitter = 0;  ///< not 0: seed of random delays before bodies and of random slice sizes (for tests)
   bool tracks = false;  ///< order tasks by their hazards with one worker too (for tests)
-  bool verifies = false;  ///< check afterwards that tasks kept their order (for tests)
-  bool checks_iterations =
-      false;                  ///< check that iterations of P loops, and instances of tasks, are independent
-  bool checks_edges = false;  ///< check that the stated edges suffice (for Deps::kNone)
+  bool verifies = false;           ///< check afterwards that tasks kept their order (for tests)
+  bool checks_iterations = false;  ///< check that iterations of P loops are independent
+  bool checks_instances = false;   ///< check that instances of tasks are independent
+  bool checks_edges = false;       ///< check that the stated edges suffice (for Deps::kNone)
+  // Whether a proof shows the same for every call whose tensors are different arrays. Such a call leaves out
+  // the check.
+  bool proves_iterations = false;
+  bool proves_instances = false;
+  bool proves_edges = false;
 };
+
+/// Statements about a program that runs check.
+enum Statement : uint8_t { kIterations, kInstances, kEdges };
 
 /// Per tensor, the senders of the tokens of a channel whose tokens are merged by time, in order.
 using MergeOrders = std::vector<std::vector<uint32_t>>;

@@ -285,7 +285,7 @@ class alignas(kLineBytes) Worker {
     context.block_num = site.kernel->block_dim;
     if (site.has_written_rows) check_rows(arguments, call.views, site);
     if (site.workspace.is_given) add_workspace(site, registers, context);
-    if (options_.checks_iterations && context.block_num > 1)
+    if (options_.checks_instances && context.block_num > 1)
       instance_checker_.check(*site.kernel, call.fn, call.views, call.scalars, context);
     return run_blocks(call.fn, call.views, call.scalars, context);
   }

@@ -208,6 +208,7 @@ class Workload(Schedulable, Restructurable):
         values: bool = True,
         expander: str = "bytecode",
         given: Mapping[str, Any] | None = None,
+        proof: Proof | None = None,
     ) -> Program:
         """Compile for a target; needs no data and no sizes.
 
@@ -221,13 +222,16 @@ class Workload(Schedulable, Restructurable):
                 runs, and `Sparse` values by the names of axes that `group_by` makes.
             expander: what expands the workload into tasks on the `cpu`: `bytecode`, which needs no
                 compiler, or `source`, which is generated and compiled. Results and errors are the same.
+            proof: what `prove` returned for this workload. Runs on the `cpu` leave out the checks of what is
+                proved, unless tensors of a call share memory; `program.stats.proved` names both.
 
         Raises:
             FrontendError: something in the workload or its kernels has no meaning.
             VariableChanged: a variable around it or its kernels has changed since it was read.
             CompileError: the target or the device is unknown, or cannot build it.
+            WrongValue: `proof` is that of another workload, or the target is not `cpu`.
         """
-        return compile_traced(self.trace(), target, device, values, expander, given)
+        return compile_traced(self.trace(), target, device, values, expander, given, proof)
 
 
 def _shown(value: object) -> str:

@@ -27,7 +27,7 @@ def proofs(module: Module, path: str) -> Iterator[Remark]:
 
 
 def _text(finding: Finding) -> str:
-    lines = [f"**{finding.status}**: {finding.claim} of {finding.subject}"]
+    lines = [f"**{finding.status}**: {finding.head}"]
     if finding.status == PROVED:
         return lines[0] + (f", given {' and '.join(finding.given)}" if finding.given else "")
     if finding.reason:

@@ -135,10 +135,10 @@ def is_elementwise(instr: Instr) -> bool:
     return TABLE[instr.op].form in ELEMENTWISE
 
 
-def tile_spans(
+def kernel_lifetimes(
     kernel: KernelFunction, is_in_place: Callable[[Instr], bool] = is_elementwise
-) -> Mapping[str, Span]:
-    """Return when each tile that a kernel's body names is in use.
+) -> Lifetimes:
+    """Return when tiles of a kernel are in use, and when its loops run, by `id` of the statement.
 
     Args:
         kernel: with a body.
@@ -146,6 +146,12 @@ def tile_spans(
     """
     lifetimes = Lifetimes()
     lifetimes.visit(_parts(kernel.body or (), frozenset(), is_in_place))
+    return lifetimes
+
+
+def tile_spans(kernel: KernelFunction) -> Mapping[str, Span]:
+    """Return when each tile that a kernel's body names is in use."""
+    lifetimes = kernel_lifetimes(kernel)
     return {name: lifetimes.spans[name] for name, _ in kernel.tiles if name in lifetimes.spans}
 
 

@@ -64,7 +64,7 @@ class StandIn:
         return self._handle.standin_report().decode()
 
     def skip(self, number: int) -> int:
-        """Leave out one flag or barrier from now on; return how many there were since the last call."""
+        """Leave out one flag or barrier of the code from now on, none if negative; return how many ran."""
         return self._handle.standin_skip(number)
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,11 +24,12 @@ from pto_wsp.lang.schedule.registry import DIRECTIVES
 from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.targets import registry
 from pto_wsp.targets.ascend.generation import A2A3, A5
-from pto_wsp.targets.ascend.hazards import LOAD, STORE, VECTOR, FlagPlanner, Touched
+from pto_wsp.targets.ascend.hazards import LOAD, MAX_EVENTS, STORE, VECTOR, FlagPlanner, PipeStep, Touched
 from pto_wsp.targets.ascend.interface import INTERFACE, VERSIONS, interface_names
 from pto_wsp.targets.ascend.kernel import write_kernel
 from pto_wsp.targets.ascend.target import AscendTarget
 from pto_wsp.targets.ascend.templates import TEMPLATES, Unsupported
+from pto_wsp.targets.ascend.vector import VectorCode
 from pto_wsp.targets.base import Enforced, Idle, Refused
 from pto_wsp.targets.schedules import support
 from tests.ascend.standin.build import HERE as SIMULATED
@@ -223,10 +225,12 @@ def ub(start: int, stop: int) -> tuple[Touched, ...]:
 
 def test_a_flag_that_others_imply_is_left_out() -> None:
     planner = FlagPlanner(orders_vectors=False)
-    planner.add(LOAD, (), ub(0, 64))
-    planner.add(VECTOR, ub(0, 64), ub(64, 128))
-    planner.add(STORE, ub(64, 128), ())
-    planner.add(LOAD, (), ub(64, 128))  # the store has waited for the arithmetic: one flag is enough
+    planner.add(PipeStep(LOAD, (), ub(0, 64)))
+    planner.add(PipeStep(VECTOR, ub(0, 64), ub(64, 128)))
+    planner.add(PipeStep(STORE, ub(64, 128), ()))
+    planner.add(
+        PipeStep(LOAD, (), ub(64, 128))
+    )  # the store has waited for the arithmetic: one flag is enough
     pairs = [[(f.source, f.target) for f in sync.waits] for sync in planner.syncs]
     assert pairs == [[], [(LOAD, VECTOR)], [(VECTOR, STORE)], [(STORE, LOAD)]]
     assert not any(sync.barriers for sync in planner.syncs)
@@ -235,11 +239,11 @@ def test_a_flag_that_others_imply_is_left_out() -> None:
 def test_events_end_at_the_number_of_the_hardware() -> None:
     planner = FlagPlanner(orders_vectors=False)
     for i in range(20):
-        planner.add(LOAD, (), ub(64 * i, 64 * i + 64))
+        planner.add(PipeStep(LOAD, (), ub(64 * i, 64 * i + 64)))
     for i in range(20):
-        planner.add(VECTOR, ub(64 * i, 64 * i + 64), ub(64 * (i + 20), 64 * (i + 21)))
+        planner.add(PipeStep(VECTOR, ub(64 * i, 64 * i + 64), ub(64 * (i + 20), 64 * (i + 21))))
     flags = [flag for sync in planner.syncs for flag in sync.sets]
-    assert 0 < len(flags) and max(flag.event for flag in flags) < 8
+    assert 0 < len(flags) and max(flag.event for flag in flags) < MAX_EVENTS
     assert ["PIPE_ALL"] in [sync.barriers for sync in planner.syncs]
 
 
@@ -368,25 +372,90 @@ def test_the_folder_builds_and_runs(tmp_path: Path) -> None:
         np.testing.assert_allclose(found, arrays[name], rtol=1e-5, atol=1e-7)
 
 
+@kernel
+def scaled(x: In[Tensor[f32, DYN, 16, COLS]], y: Out[Tensor[f32, DYN, 16, COLS]]):
+    """A tile with two places, and one with one."""
+    for block in range(x.shape[0]):
+        pto.store(y[block], pto.exp(pto.load(x[block]) * -1.0))
+
+
+@kernel
+def columns(x: InOut[Tile[16, COLS, f32]], weight: In[Tile[1, COLS, f32]]):
+    """Parts of one tensor: no iteration waits for the stores of another one."""
+    for c in pto.tiles(COLS, 64):
+        pto.store(x[:, c], pto.load(x[:, c]) * pto.load(weight[:, c]))
+
+
+@kernel
+def running(x: In[Tensor[f32, DYN, 16, COLS]], y: Out[Tile[16, COLS, f32]]):
+    """A tile that lives from one iteration to the next one."""
+    total = pto.zeros((16, COLS))
+    for block in range(x.shape[0]):
+        total = pto.maximum(total * 0.5, pto.load(x[block]))
+    pto.store(y, total)
+
+
 @needs_compiler
-def test_each_flag_that_is_left_out_is_found(tmp_path: Path) -> None:
-    """Kernels run once per flag and barrier, without it: the vector clocks report every one."""
-    target = target_of("ascend_a2a3")
-    kernels = [tested.specialise({}, {}) for tested in (gated, rmsnorm)]
-    path = build(kernels, target, tmp_path / "out")
+@pytest.mark.parametrize("name", ["ascend_a2a3", "ascend_a5"])
+def test_each_flag_that_is_left_out_is_found(tmp_path: Path, name: str) -> None:
+    """Kernels run once per flag and barrier of their code, without it: the vector clocks report every one."""
+    rng = np.random.default_rng(1)
+    x, wide = rng.standard_normal((16, COLS)).astype(np.float16), rng.random((16, COLS)).astype(np.float32)
+    weight, blocks = np.ones((1, COLS), np.float32), rng.random((5, 16, COLS)).astype(np.float32)
+    runs: list[tuple[Kernel, list[Any]]] = [
+        (gated, [x, x, x.copy()]),
+        (rmsnorm, [wide, weight, 0.5]),
+        (scaled, [blocks, blocks.copy()]),
+        (softmax, [blocks, blocks.copy()]),
+        (columns, [wide, weight]),
+        (running, [blocks, wide.copy()]),
+    ]
+    kernels = [source.specialise({}, {}) for source, _ in runs]
+    path = build(kernels, target_of(name), tmp_path / "out")
     library, core = Library(path), StandIn(path)
-    x = np.random.default_rng(1).standard_normal((16, COLS)).astype(np.float16)
-    wide, weight = x.astype(np.float32), np.ones((1, COLS), np.float32)
-    for function, arguments in zip(kernels, ([x, x, x.copy()], [wide, weight, 0.5]), strict=True):
+    for function, (_, arguments) in zip(kernels, runs, strict=True):
         core.skip(-1)
         assert library.call(function, arguments) == 0
         assert core.report() == ""
-        count = core.skip(-1)
-        assert count > 5
-        for number in range(count):
+        for number in range(core.skip(-1)):
             core.skip(number)
             library.call(function, arguments)
-            assert core.report() != "", f"{function.name}: {number} of {count}"
+            assert core.report() != "", f"{function.name}: {number}"
+
+
+def test_iterations_overlap() -> None:
+    """Loads run ahead of the arithmetic of the iteration before, and no flag is from store to load."""
+    for source, places in ((scaled, 2), (columns, 2), (running, 2)):
+        code = write_kernel(source.specialise({}, {}), A2A3).parts[0].code
+        assert isinstance(code, VectorCode)
+        (loop,) = code.loops
+        assert len(code.memory.shifts) == places - (source is not columns)
+        assert not loop.has_fence and (VECTOR, LOAD, 2) in {
+            (flag.source, flag.target, flag.distance) for flag in loop.carried
+        }
+        assert not any((flag.source, flag.target) == (STORE, LOAD) for flag in loop.carried)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+@needs_compiler
+def test_a_loop_runs_any_number_of_times(tmp_path: Path, count: int) -> None:
+    """Flags between iterations are set before the loop and waited for after it; tensors may be one."""
+    function = scaled.specialise({}, {})
+    path = build([function], target_of("ascend_a2a3"), tmp_path / "out")
+    library, core = Library(path), StandIn(path)
+    for is_first in (True, False):
+        core.loads_first(is_first)
+        x = np.random.default_rng(count).random((count, 16, COLS)).astype(np.float32)
+        y, shifted = np.zeros_like(x), np.concatenate([x[:1], x]) if count else x
+        assert library.call(function, [x, y]) == 0
+        np.testing.assert_allclose(y, np.exp(-x), rtol=1e-6)
+        # Each iteration stores what the next one loads.
+        expected = shifted[:1] if count else x
+        for _ in range(count):
+            expected = np.concatenate([expected, np.exp(-expected[-1:])])
+        assert library.call(function, [shifted[:count], shifted[-count:] if count else x]) == 0
+        assert core.report() == ""
+        np.testing.assert_allclose(shifted, expected, rtol=1e-5)
 
 
 @kernel

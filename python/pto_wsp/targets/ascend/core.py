@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.check_texts import CheckText
-from pto_wsp.ir.kernel import KernelFunction, Load, Store, statement_expressions, walk_statements
-from pto_wsp.ir.scalar import Element, walk
+from pto_wsp.ir.core import DimSelect, Index, Range, Region
+from pto_wsp.ir.kernel import (
+    For,
+    KernelFunction,
+    Load,
+    Param,
+    Store,
+    While,
+    statement_expressions,
+    walk_statements,
+)
+from pto_wsp.ir.scalar import Binary, Const, Element, Var, walk
 from pto_wsp.location import Location
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.ascend.generation import Generation
-from pto_wsp.targets.ascend.hazards import Flag, FlagPlanner, Sync, Touched
+from pto_wsp.targets.ascend.hazards import (
+    OVERLAP_EVENT,
+    Flag,
+    FlagPlanner,
+    PipeStep,
+    Sync,
+    Touched,
+    overlap_pairs,
+)
+from pto_wsp.targets.ascend.loop_flags import LoopFlags, loop_flags
+from pto_wsp.targets.ascend.places import is_straight
 from pto_wsp.targets.ascend.spelling import AscendSpelling
 from pto_wsp.targets.c_style.kernel import KernelWriter
 from pto_wsp.targets.c_style.plan import Node, PlannedBranch, PlannedLoop, is_row_major, walk_nodes
-from pto_wsp.targets.c_style.spelling import tile_name
-
-GLOBAL = (Touched("gm"),)
-"""What loads read and stores write: a task may pass one tensor as several parameters."""
+from pto_wsp.targets.c_style.spelling import tile_name, view_name
+from pto_wsp.types.tile import ViewType
 
 
 class AscendWriter(KernelWriter):
@@ -98,6 +117,59 @@ def sum_name(name: str) -> str:
     return f"z_{tile_name(name)}"
 
 
+def overlap_name(pair: tuple[str, str]) -> str:
+    """Return the variable that says whether the tensors of two parameters overlap."""
+    return "same_" + "_".join(map(view_name, pair))
+
+
+def either(odd: str, address: int, shift: int) -> str:
+    """Return the text of an address that every second iteration of a loop shifts."""
+    return f"({odd} ? {address + shift:#x} : {address:#x})"
+
+
+def apart_dims(region: Region, loop: For | While) -> frozenset[int]:
+    """Return the dimensions in which iterations of a loop touch different indices of a tensor."""
+    if not isinstance(loop, For):
+        return frozenset()
+    return frozenset(number for number, dim in enumerate(region.dims) if _is_apart(dim, loop))
+
+
+def _is_apart(dim: DimSelect, loop: For) -> bool:
+    """Return whether iterations of a loop select different indices of a dimension."""
+    if not isinstance(dim, Index | Range):
+        return False
+    start = dim.at if isinstance(dim, Index) else dim.start
+    if not isinstance(start, Var) or start.name != loop.var:
+        return False
+    if isinstance(dim, Index):
+        return True
+    extent = dim.extent
+    is_min = isinstance(extent, Binary) and extent.op == "min"
+    bounds = (extent.a, extent.b) if is_min else (extent,)  # pyright: ignore[reportAttributeAccessIssue]
+    return any(isinstance(bound, Const) and bound.value <= loop.step for bound in bounds)
+
+
+@dataclass(slots=True)
+class StraightLoop:
+    """A loop without loops and choices inside of it.
+
+    Attributes:
+        stmt: the loop.
+        odd: the variable that says whether an iteration is the second of two.
+        steps: its instructions.
+        shifted: variables of tiles with two places: the first one, and how far after it the second one is.
+        carried: flags that an iteration sets for a later one.
+        has_fence: whether all pipes complete before an iteration, because its events are not enough.
+    """
+
+    stmt: For | While
+    odd: str
+    steps: list[PipeStep] = field(default_factory=list)
+    shifted: dict[str, tuple[int, int]] = field(default_factory=dict)
+    carried: tuple[Flag, ...] = ()
+    has_fence: bool = False
+
+
 C = TypeVar("C", bound="CoreCode")
 
 
@@ -126,11 +198,17 @@ class CoreCode(AscendWriter):
 
     def __init__(self, kernel: KernelFunction, generation: Generation, draft: CoreCode | None = None) -> None:
         super().__init__(kernel, generation)
-        self.planner = FlagPlanner(generation.orders_vectors)
+        self.syncs: list[Sync] = []
+        self.loops: list[StraightLoop] = []
         self.variables: dict[str, str] = {}
         self._draft = draft
-        self._outstanding: list[Flag] = []
-        self._loops = {id(node.body) for node in walk_nodes(self.nodes) if isinstance(node, PlannedLoop)}
+        self._planner = FlagPlanner(generation.orders_vectors)
+        self._open: StraightLoop | None = None
+        self._number = 0
+        self._outstanding: list[tuple[Flag, int]] = []
+        self._bodies = {
+            id(node.body): node for node in walk_nodes(self.nodes) if isinstance(node, PlannedLoop)
+        }
 
     # --- the function -----------------------------------------------------------------------------------
 
@@ -140,32 +218,107 @@ class CoreCode(AscendWriter):
         super().write()
 
     def begin(self) -> None:
-        """Write the variables of tiles that the code uses, with their addresses."""
+        """Write which tensors overlap, and the variables of tiles with their addresses."""
+        views = {param.name: param for param in self.kernel.views}
+        for pair in overlap_pairs(self._draft.syncs) if self._draft else ():
+            spans = ", ".join(self._span(views[name]) for name in pair)
+            self.out.line(f"const bool {overlap_name(pair)} = overlap({spans});")
         for line in self._draft.variables.values() if self._draft else ():
             self.out.line(line)
 
+    def _span(self, param: Param) -> str:
+        dims = param.type.dims if isinstance(param.type, ViewType) else (0, 0)
+        assert dims is not None and param.type.dtype is not None
+        return f"span_of({view_name(param.name)}, {len(dims)}, {param.type.dtype.itemsize})"
+
     def body(self, nodes: Sequence[Node]) -> None:
         """Write planned nodes; all pipes end together around loops and choices."""
-        if id(nodes) in self._loops:
+        loop = self._bodies.get(id(nodes))
+        if self._open is not None:
+            self.iteration_of(self._open, nodes)
+            return
+        if loop is not None:
             self.fence()
         for node in nodes:
-            if isinstance(node, PlannedBranch) and not self.planner.is_clean:
-                self.fence()
-            super().body([node])
-            if isinstance(node, PlannedLoop | PlannedBranch):
-                self.fence()
+            is_control = isinstance(node, PlannedLoop | PlannedBranch)
+            if is_control:
+                self._end_piece()
+            if isinstance(node, PlannedLoop) and is_straight(node.stmt.body):
+                self._straight_loop(node)
+            else:
+                super().body([node])
+                if is_control:
+                    self.fence()
         if nodes is self.nodes:
+            self._end_piece()
+
+    def _end_piece(self) -> None:
+        """Write a barrier of all pipes if instructions came after the last one."""
+        if not self._planner.is_clean:
             self.fence()
 
     def fence(self) -> None:
         """Write a barrier of all pipes."""
-        self.planner.fence()
+        self._planner.fence()
         self.out.line("pipe_barrier(PIPE_ALL);")
 
     def leave(self, bad: str, result: str) -> None:
         """Write that the kernel ends where `bad` holds: flags that are set are waited for."""
-        waits = "".join(f"{flag.text('wait')} " for flag in self._outstanding)
+        waits = "".join(f"{self._flag(flag, 'wait', age)} " for flag, age in self._outstanding)
         self.out.line(f"if ({bad}) {{ {waits}pipe_barrier(PIPE_ALL); return {result}; }}")
+
+    # --- loops whose iterations overlap -----------------------------------------------------------------
+
+    def _straight_loop(self, node: PlannedLoop) -> None:
+        """Write a loop; flags order its iterations."""
+        loop = StraightLoop(node.stmt, self.name("odd"))
+        if self._draft:
+            known = self._draft.loops[len(self.loops)]
+            loop.shifted, loop.carried, loop.has_fence = known.shifted, known.carried, known.has_fence
+        self.loops.append(loop)
+        if loop.shifted:
+            self.out.line(f"bool {loop.odd} = false;")
+        self._outstanding = [(flag, age) for flag in loop.carried for age in range(1, flag.distance + 1)]
+        for flag, age in self._outstanding:
+            self.out.line(flag.first(age).text("set"))
+        self._open, first = loop, self._number
+        super().body([node])
+        self._open = None
+        for flag, age in self._outstanding:
+            last = flag.first(age) if flag.distance == flag.copies else flag
+            self.out.line(last.text("wait", loop.odd, age))
+        self._outstanding = []
+        self.fence()
+        self._plan(loop, first)
+
+    def iteration_of(self, loop: StraightLoop, nodes: Sequence[Node]) -> None:
+        """Write the body of a straight loop."""
+        carried = list(self._outstanding)
+        if loop.has_fence:
+            self.out.line("pipe_barrier(PIPE_ALL);")
+        for variable, (address, shift) in list(loop.shifted.items()):
+            self.out.line(f"TASSIGN({variable}, {either(loop.odd, address, shift)});")
+        super().body(nodes)
+        if loop.shifted:
+            self.out.line(f"{loop.odd} = !{loop.odd};")
+        self._outstanding = carried
+
+    def _plan(self, loop: StraightLoop, first: int) -> None:
+        """Decide the flags of a loop, after its instructions are known."""
+        if self._draft is not None:
+            return
+        flags = loop_flags(loop.steps, self.generation.orders_vectors)
+        if flags is None:
+            loop.has_fence = True
+            planner = FlagPlanner(self.generation.orders_vectors)
+            for step in loop.steps:
+                planner.add(step)
+            flags = LoopFlags(tuple(planner.syncs), ())
+        loop.carried = flags.carried
+        self.syncs[first:] = flags.syncs
+
+    def _flag(self, flag: Flag, verb: str, age: int) -> str:
+        return flag.text(verb, self._open.odd if self._open else "", age)
 
     # --- instructions on pipes --------------------------------------------------------------------------
 
@@ -173,18 +326,62 @@ class CoreCode(AscendWriter):
         self, pipe: str, call: str, guard: str, reads: tuple[Touched, ...], writes: tuple[Touched, ...]
     ) -> None:
         """Write a call with the flags around it. The call is left out where `guard` does not hold."""
-        number = self.planner.add(pipe, reads, writes)
-        sync = self._draft.planner.syncs[number] if self._draft else Sync()
+        sync = self._sync(PipeStep(pipe, reads, writes))
+        for source, pairs in sync.overlaps.items():
+            self.out.line(self._overlap(source, pipe, pairs))
         for flag in sync.waits:
-            self.out.line(flag.text("wait"))
-            self._outstanding.remove(flag)
+            self.out.line(self._flag(flag, "wait", flag.distance))
+            self._outstanding.remove((flag, flag.distance))
         for barrier in sync.barriers:
             self.out.line(f"pipe_barrier({barrier});")
         self.out.line(f"if ({guard}) {call};")
         for flag in sync.sets:
-            self.out.line(flag.text("set"))
-            self._outstanding.append(flag)
+            self.out.line(self._flag(flag, "set", 0))
+            self._outstanding.append((flag, 0))
 
-    def declare(self, variable: str, line: str, address: int) -> None:
-        """Declare a variable of the library that has its memory at an address."""
+    def _sync(self, step: PipeStep) -> Sync:
+        """Return what orders the next instruction; nothing while it is not known."""
+        self._number += 1
+        if self._draft is not None:
+            if self._open is None:
+                self._planner.add(step)
+            return self._draft.syncs[self._number - 1]
+        if self._open is not None:
+            self._open.steps.append(step)
+            self.syncs.append(Sync())
+        else:
+            self._planner.add(step)
+            self.syncs.append(self._planner.syncs[-1])
+        return Sync()
+
+    def _overlap(self, source: str, pipe: str, pairs: list[tuple[str, str]]) -> str:
+        condition = " || ".join(map(overlap_name, pairs))
+        if source == pipe:
+            return f"if ({condition}) pipe_barrier({pipe});"
+        flag = Flag(source, pipe, OVERLAP_EVENT)
+        return f"if ({condition}) {{ {flag.text('set')} {flag.text('wait')} }}"
+
+    # --- memory -----------------------------------------------------------------------------------------
+
+    def in_tensor(self, region: Region) -> tuple[Touched, ...]:
+        """Return what a load reads, or what a store writes."""
+        apart = apart_dims(region, self._open.stmt) if self._open else frozenset[int]()
+        return (Touched("gm", tensor=region.tensor, apart=apart),)
+
+    def declare(self, variable: str, line: str, address: int, shift: int = 0) -> None:
+        """Declare a variable of the library that has its memory at an address.
+
+        Args:
+            variable: its name.
+            line: the declaration.
+            address: of its memory.
+            shift: how far after it the memory is in every second iteration of the loop.
+        """
         self.variables[variable] = f"{line} TASSIGN({variable}, {address:#x});"
+        if shift:
+            assert self._open is not None
+            self._open.shifted[variable] = address, shift
+
+    def address(self, address: int, shift: int) -> str:
+        """Return the text of an address, which differs between iterations if there is a shift."""
+        return either(self._open.odd, address, shift) if shift and self._open else f"{address:#x}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pto_wsp.analysis.steps import Step
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Store, walk_statements
-from pto_wsp.targets.ascend.core import GLOBAL, CoreCode, sum_name
+from pto_wsp.targets.ascend.core import CoreCode, StraightLoop, sum_name
 from pto_wsp.targets.ascend.cube_memory import LEFT, TURNED, Operand, assign_cube_memory, operands_of
 from pto_wsp.targets.ascend.generation import L0_BYTES, Generation
 from pto_wsp.targets.ascend.hazards import CUBE, FIX, LOAD, MOVE, Touched
 from pto_wsp.targets.ascend.spelling import STORAGE
+from pto_wsp.targets.c_style.plan import Node
 from pto_wsp.targets.c_style.spelling import FIELDS, tile_name
 from pto_wsp.types.dtype import bf16, f16, f32, i8, i32
 
@@ -37,6 +40,7 @@ class CubeCode(CoreCode):
                 self._require_product(stmt)
         self.memory = assign_cube_memory(kernel, generation)
         self._half = 0
+        self._has_turns = False
 
     def begin(self) -> None:
         """Write the variables of tiles, and of sums."""
@@ -67,11 +71,11 @@ class CubeCode(CoreCode):
                 continue
             terms = f"{tile}.{FIELDS[operand.terms_dim]}"
             for part in range(self.memory.parts_of(operand, self.types)):
-                variable, address = self._part(operand, part)
-                first = part * self.memory.depth
-                call = f"load_{operand.role}({variable}, {address:#x}, {window}, {first})"
+                place, first = self._in_l1(operand, part), part * self.memory.depth
+                address = self.address(place.start, place.shift)
+                call = f"load_{operand.role}({self._part(operand, part)}, {address}, {window}, {first})"
                 guard = f"{tile}.has_elements() && {terms} > {first}"
-                self.issue(LOAD, call, guard, GLOBAL, (self._in_l1(operand, part),))
+                self.issue(LOAD, call, guard, self.in_tensor(stmt.region), (place,))
 
     def store(self, stmt: Store, window: str) -> None:
         """Write a store of a sum to a window of its valid shape."""
@@ -81,7 +85,8 @@ class CubeCode(CoreCode):
         if stmt.tile in self.memory.tight:
             self.require_no_list(stmt, window)
         call = f"store_sum({self._sum(stmt.tile)}, {self.memory.sums[stmt.tile][0]:#x}, {window})"
-        self.issue(FIX, call, f"{tile_name(stmt.tile)}.has_elements()", (self._in_l0c(stmt.tile),), GLOBAL)
+        guard, tensor = f"{tile_name(stmt.tile)}.has_elements()", self.in_tensor(stmt.region)
+        self.issue(FIX, call, guard, (self._in_l0c(stmt.tile),), tensor)
 
     # --- instructions -----------------------------------------------------------------------------------
 
@@ -99,14 +104,10 @@ class CubeCode(CoreCode):
         result, terms = tile_name(instr.dst), f"{tile_name(left.tile)}.cols"
         for part in range(self.memory.parts_of(left, self.types)):
             guard = f"{result}.has_elements() && {terms} > {part * self.memory.depth}"
-            halves = (
-                Touched("l0a", self._half, self._half + _HALF),
-                Touched("l0b", self._half, self._half + _HALF),
-            )
+            halves = tuple(Touched(m, self._half, self._half + _HALF, self._turn) for m in ("l0a", "l0b"))
             names = [self._l0(operand) for operand in (left, right)]
             for operand, name, half in zip((left, right), names, halves, strict=True):
-                source, _ = self._part(operand, part)
-                call = f"move_operand({name}, {source})"
+                call = f"move_operand({name}, {self._part(operand, part)})"
                 self.issue(MOVE, call, guard, (self._in_l1(operand, part),), (half,))
             call = f"multiply({self._sum(instr.dst)}, {names[0]}, {names[1]}, {sum_name(instr.dst)})"
             self.issue(CUBE, call, guard, halves, (self._in_l0c(instr.dst),))
@@ -114,28 +115,44 @@ class CubeCode(CoreCode):
 
     # --- memory -----------------------------------------------------------------------------------------
 
-    def _part(self, operand: Operand, part: int) -> tuple[str, int]:
-        """Return the variable of a part of an operand in L1, and its address."""
+    @property
+    def _turn(self) -> int:
+        """How far the current half is shifted in every second iteration of the loop."""
+        return (_HALF - 2 * self._half) * self._has_turns
+
+    def iteration_of(self, loop: StraightLoop, nodes: Sequence[Node]) -> None:
+        """Write the body of a straight loop. After an odd number of parts, iterations swap the halves."""
+        products = (stmt for stmt in loop.stmt.body if isinstance(stmt, Instr))
+        lefts = [operands[0] for stmt in products if (operands := operands_of(stmt))]
+        self._has_turns = sum(self.memory.parts_of(left, self.types) for left in lefts) % 2 == 1
+        self._half = 0
+        super().iteration_of(loop, nodes)
+        self._has_turns, self._half = False, 0
+
+    def _part(self, operand: Operand, part: int) -> str:
+        """Return the variable of a part of an operand in L1."""
         rows, cols = self.memory.part_shape(operand, self.types)
         variable = f"{operand.role}{part}_{tile_name(operand.tile)}"
         kind = "Turned" if operand.role == TURNED else "Straight"
-        address = self._in_l1(operand, part).start
-        storage = STORAGE[self.types[operand.tile].dtype.name]
-        self.declare(variable, f"{kind}<{storage}, {rows}, {cols}> {variable}({rows}, {cols});", address)
-        return variable, address
+        place, storage = self._in_l1(operand, part), STORAGE[self.types[operand.tile].dtype.name]
+        line = f"{kind}<{storage}, {rows}, {cols}> {variable}({rows}, {cols});"
+        self.declare(variable, line, place.start, place.shift)
+        return variable
 
     def _in_l1(self, operand: Operand, part: int) -> Touched:
         size = self.memory.part_bytes(operand, self.types)
         start = self.memory.places[operand] + part * size
-        return Touched("l1", start, start + size)
+        return Touched("l1", start, start + size, self.memory.shifts.get(operand, 0))
 
     def _l0(self, operand: Operand) -> str:
         """Return the variable of an operand in the half of L0A or L0B that is written next."""
         rows, cols = self.memory.part_shape(operand, self.types)
         side, dtype = ("A", "B")[operand.role != LEFT], self.types[operand.tile].dtype
-        variable = f"l0{side.lower()}{self._half // _HALF}_{dtype}_{rows}_{cols}"
+        # Variables of a loop that swaps the halves are its own: others stay in their half.
+        number = f"{len(self.loops)}_" * self._has_turns + str(self._half // _HALF)
+        variable = f"l0{side.lower()}{number}_{dtype}_{rows}_{cols}"
         kind = f"{'Left' if side == 'A' else 'Right'}<{STORAGE[dtype.name]}, {rows}, {cols}>"
-        self.declare(variable, f"{kind} {variable}({rows}, {cols});", self._half)
+        self.declare(variable, f"{kind} {variable}({rows}, {cols});", self._half, self._turn)
         return variable
 
     def _sum(self, name: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pto_wsp.analysis.buffers import LiveBuffer, first_writes, pack, round_up, tile_spans
+from pto_wsp.analysis.buffers import ALIGN, first_writes, kernel_lifetimes, round_up
 from pto_wsp.errors import TilesTooLarge
 from pto_wsp.ir.kernel import Instr, KernelFunction, walk_statements
 from pto_wsp.support.record import record
 from pto_wsp.targets.ascend.generation import L0_BYTES, L1_BYTES, Generation
 from pto_wsp.targets.ascend.memory import BLOCK
+from pto_wsp.targets.ascend.places import Occupant, loaded_tiles, place
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import TileType
 
@@ -51,6 +52,7 @@ class CubePlaces:
     Attributes:
         depth: terms of each part of an operand.
         places: the first byte in L1 of each operand.
+        shifts: how far after it the operand is in every second iteration of its loop, if it has two places.
         sums: the first byte in L0C of each sum, with rows and columns in memory.
         l1_bytes, l0c_bytes: what they take.
         tight: sums whose rows are not stored one by one: a tile that begins at a row would end after L0C.
@@ -58,6 +60,7 @@ class CubePlaces:
 
     depth: int
     places: Mapping[Operand, int]
+    shifts: Mapping[Operand, int]
     sums: Mapping[str, tuple[int, int, int]]
     l1_bytes: int
     l0c_bytes: int
@@ -87,27 +90,36 @@ def assign_cube_memory(kernel: KernelFunction, generation: Generation) -> CubePl
     products = [s for s in walk_statements(kernel.body or ()) if isinstance(s, Instr)]
     operands = tuple(dict.fromkeys(operand for instr in products for operand in operands_of(instr)))
     depth = _depth(kernel, operands, types)
-    spans = tile_spans(kernel)
-    empty = CubePlaces(depth, {}, {}, 0, 0)
+    lifetimes, loaded = kernel_lifetimes(kernel), loaded_tiles(kernel)
+    empty = CubePlaces(depth, {}, {}, {}, 0, 0)
     blocks = [
-        LiveBuffer(o, empty.parts_of(o, types) * empty.part_bytes(o, types), *spans[o.tile]) for o in operands
+        Occupant(
+            operand,
+            round_up(empty.parts_of(operand, types) * empty.part_bytes(operand, types), ALIGN),
+            lifetimes.spans[operand.tile],
+            True,
+            lifetimes.nodes[id(loop)] if (loop := loaded.get(operand.tile)) else None,
+        )
+        for operand in operands
     ]
     # A row that is moved alone is a tile that begins at the row, and so ends after the whole.
     slack = BLOCK * max((max(_part_shape(o, types, depth)) for o in operands), default=0)
-    l1_bytes = pack(blocks) + slack
-    if l1_bytes > L1_BYTES:
-        raise _too_large(kernel, [(block.key.tile, block.size) for block in blocks], l1_bytes, L1_BYTES)  # pyright: ignore
+    in_l1 = place(blocks, L1_BYTES - slack)
+    if in_l1.total + slack > L1_BYTES:
+        sizes = [(operand.tile, block.size) for operand, block in zip(operands, blocks, strict=True)]
+        raise _too_large(kernel, sizes, in_l1.total + slack, L1_BYTES)
     names = tuple(dict.fromkeys(instr.dst for instr in products))
     shapes = {name: _sum_shape(types[name]) for name in names}
-    sums = [LiveBuffer(name, rows * cols * 4, *spans[name]) for name, (rows, cols) in shapes.items()]
-    l0c_bytes = pack(sums)
-    if l0c_bytes > generation.l0c_bytes:
-        raise _too_large(kernel, [(str(s.key), s.size) for s in sums], l0c_bytes, generation.l0c_bytes)
-    places = {block.key: block.offset for block in blocks}
-    free = generation.l0c_bytes - l0c_bytes
+    sums = [Occupant(name, rows * cols * 4, lifetimes.spans[name]) for name, (rows, cols) in shapes.items()]
+    row = _SUM_ROW * max((rows for rows, _ in shapes.values()), default=0)
+    in_l0c = place(sums, generation.l0c_bytes - row)
+    if in_l0c.total > generation.l0c_bytes:
+        raise _too_large(kernel, [(str(s.key), s.size) for s in sums], in_l0c.total, generation.l0c_bytes)
+    free = generation.l0c_bytes - in_l0c.total
     tight = frozenset(name for name, (rows, _) in shapes.items() if _SUM_ROW * rows > free)
-    found = {str(block.key): (block.offset, *shapes[str(block.key)]) for block in sums}
-    return CubePlaces(depth, places, found, l1_bytes, l0c_bytes, tight)  # pyright: ignore[reportArgumentType]
+    found = {name: (in_l0c.offsets[name], *shapes[name]) for name in names}
+    sizes = in_l1.total + slack, in_l0c.total
+    return CubePlaces(depth, in_l1.offsets, in_l1.shifts, found, *sizes, tight)  # pyright: ignore[reportArgumentType]
 
 
 def _unit(dtype: DType) -> int:

@@ -40,6 +40,30 @@ struct TaskContext {
   uint8_t* workspace;
 };
 
+/// The bytes from the first to the last element of a view.
+struct Span {
+  uint64_t start, stop;
+};
+AICORE inline Span span_of(const View& view, int rank, int64_t itemsize) {
+  const uint64_t data = uint64_t(view.data);
+  int64_t first = 0, last = 0;
+  for (int d = 0; d < rank; ++d) {
+    if (view.shape[d] == 0) return Span{data, data};
+    int64_t low = 0, high = view.shape[d] - 1;
+    if (d == 0 && view.rows) {
+      low = high = view.rows[0];
+      for (int64_t i = 1; i < view.shape[0]; ++i) {
+        low = view.rows[i] < low ? view.rows[i] : low;
+        high = view.rows[i] > high ? view.rows[i] : high;
+      }
+    }
+    first += low * view.stride[d];
+    last += high * view.stride[d];
+  }
+  return Span{data + first * itemsize, data + (last + 1) * itemsize};
+}
+AICORE inline bool overlap(Span a, Span b) { return a.start < b.stop && b.start < a.stop; }
+
 /// A valid shape.
 struct Extents {
   int64_t rows, cols;

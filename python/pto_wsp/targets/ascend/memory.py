@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pto_wsp.analysis.buffers import ALIGN, LiveBuffer, first_writes, pack, round_up, tile_spans
+from pto_wsp.analysis.buffers import ALIGN, first_writes, kernel_lifetimes, round_up
 from pto_wsp.errors import TilesTooLarge
 from pto_wsp.ir.kernel import Instr, KernelFunction, walk_statements
 from pto_wsp.isa.forms import Form
@@ -12,6 +12,7 @@ from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
 from pto_wsp.targets.ascend.generation import Generation
 from pto_wsp.targets.ascend.hazards import Touched
+from pto_wsp.targets.ascend.places import Occupant, loaded_tiles, place
 from pto_wsp.targets.ascend.templates import TEMPLATES, Calls
 from pto_wsp.types.tile import TileType
 
@@ -27,11 +28,13 @@ class TilePlaces:
 
     Attributes:
         offsets: the first byte of each tile.
+        shifts: how far after it the tile is in every second iteration of its loop, if it has two places.
         scratch: the first byte of the temporary tile.
         total_bytes: what tiles and the temporary tile take.
     """
 
     offsets: Mapping[str, int]
+    shifts: Mapping[str, int]
     scratch: int
     total_bytes: int
 
@@ -55,14 +58,26 @@ def assign_memory(kernel: KernelFunction, generation: Generation) -> TilePlaces:
         TilesTooLarge: they do not fit.
     """
     types = dict(kernel.tiles)
-    spans = tile_spans(kernel, _is_in_place)
-    blocks = [LiveBuffer(name, physical_bytes(types[name]), *span) for name, span in spans.items()]
-    scratch = pack(blocks)
+    lifetimes = kernel_lifetimes(kernel, _is_in_place)
+    loaded = loaded_tiles(kernel)
+    occupants = [
+        Occupant(
+            name,
+            round_up(physical_bytes(types[name]), ALIGN),
+            lifetimes.spans[name],
+            name in loaded,
+            lifetimes.nodes[id(loop)] if (loop := loaded.get(name)) else None,
+        )
+        for name, _ in kernel.tiles
+        if name in lifetimes.spans
+    ]
     needed = (physical_bytes(types[i.tiles[0]]) for i in _instructions(kernel) if needs_scratch(i))
-    total = round_up(scratch + max(needed, default=0), ALIGN)
+    extra = round_up(max(needed, default=0), ALIGN)
+    places = place(occupants, generation.ub_bytes - extra)
+    total = places.total + extra
     if total > generation.ub_bytes:
-        raise _too_large(kernel, blocks, total, generation)
-    return TilePlaces({str(block.key): block.offset for block in blocks}, scratch, total)
+        raise _too_large(kernel, occupants, total, generation)
+    return TilePlaces(places.offsets, places.shifts, places.total, total)  # pyright: ignore[reportArgumentType]
 
 
 def needs_scratch(instr: Instr) -> bool:
@@ -89,7 +104,7 @@ def _instructions(kernel: KernelFunction) -> list[Instr]:
 
 
 def _too_large(
-    kernel: KernelFunction, blocks: list[LiveBuffer], total: int, generation: Generation
+    kernel: KernelFunction, blocks: list[Occupant], total: int, generation: Generation
 ) -> TilesTooLarge:
     places = first_writes(kernel)
     largest = sorted(blocks, key=lambda block: -block.size)[:4]

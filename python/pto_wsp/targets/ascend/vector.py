@@ -8,7 +8,7 @@ from pto_wsp.analysis.steps import Step, scalar_tile
 from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Store
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
-from pto_wsp.targets.ascend.core import GLOBAL, CoreCode
+from pto_wsp.targets.ascend.core import CoreCode
 from pto_wsp.targets.ascend.generation import CONVERSIONS, Generation
 from pto_wsp.targets.ascend.hazards import LOAD, STORE, VECTOR, Touched
 from pto_wsp.targets.ascend.memory import assign_memory, broadcast_scratch, physical_bytes, physical_shape
@@ -45,7 +45,10 @@ class VectorCode(CoreCode):
     def access(self, name: str) -> Touched:
         """Return the bytes of a tile."""
         start = self.memory.offsets[name]
-        return Touched("ub", start, start + physical_bytes(self.types[name]))
+        return Touched("ub", start, start + physical_bytes(self.types[name]), self._shift(name))
+
+    def _shift(self, name: str) -> int:
+        return self.memory.shifts.get(name, 0)
 
     def vector(self, template: str, guard: str, tiles: dict[str, tuple[str, str]], **texts: str) -> None:
         """Write a vector instruction.
@@ -77,15 +80,15 @@ class VectorCode(CoreCode):
     def row_variable(self, name: str) -> str:
         """Return the variable of a tile for arithmetic."""
         tile = self.types[name]
-        return self._row(
-            f"{'r' if tile.cols == 1 else 'v'}_{tile_name(name)}", tile, self.memory.offsets[name]
-        )
+        variable = f"{'r' if tile.cols == 1 else 'v'}_{tile_name(name)}"
+        return self._row(variable, tile, self.memory.offsets[name], self._shift(name))
 
     def column_variable(self, name: str) -> str:
         """Return the variable of a tile of one column as a column."""
         tile, variable = self.types[name], f"c_{tile_name(name)}"
         kind = f"Column<{STORAGE[tile.dtype.name]}, {physical_shape(tile)[1]}>"
-        self.declare(variable, f"{kind} {variable}({tile.rows});", self.memory.offsets[name])
+        line = f"{kind} {variable}({tile.rows});"
+        self.declare(variable, line, self.memory.offsets[name], self._shift(name))
         return variable
 
     def scratch_variable(self, like: str) -> str:
@@ -96,10 +99,10 @@ class VectorCode(CoreCode):
         self._resize(variable, like)
         return variable
 
-    def _row(self, variable: str, tile: TileType, address: int) -> str:
+    def _row(self, variable: str, tile: TileType, address: int, shift: int = 0) -> str:
         rows, cols = physical_shape(tile)
         kind = f"Matrix<{STORAGE[tile.dtype.name]}, {rows}, {cols}>"
-        self.declare(variable, f"{kind} {variable}({rows}, {cols});", address)
+        self.declare(variable, f"{kind} {variable}({rows}, {cols});", address, shift)
         return variable
 
     def _resize(self, variable: str, like: str) -> None:
@@ -125,32 +128,21 @@ class VectorCode(CoreCode):
         self.require_rows(stmt)
         self.require_column(stmt, window)
         self.set_tile(stmt.tile, f"{window}.rows, {window}.cols")
-        reads, writes = GLOBAL, (self.access(stmt.tile),)
-        self.issue(
-            LOAD,
-            self._move("Load", stmt.tile, window),
-            f"{tile_name(stmt.tile)}.has_elements()",
-            reads,
-            writes,
-        )
+        call, guard = self._move("Load", stmt.tile, window), f"{tile_name(stmt.tile)}.has_elements()"
+        self.issue(LOAD, call, guard, self.in_tensor(stmt.region), (self.access(stmt.tile),))
 
     def store(self, stmt: Store, window: str) -> None:
         """Write a store to a window of the tile's valid shape."""
         self.require_rows(stmt)
         self.require_column(stmt, window)
-        reads, writes = (self.access(stmt.tile),), GLOBAL
-        self.issue(
-            STORE,
-            self._move("Store", stmt.tile, window),
-            f"{tile_name(stmt.tile)}.has_elements()",
-            reads,
-            writes,
-        )
+        call, guard = self._move("Store", stmt.tile, window), f"{tile_name(stmt.tile)}.has_elements()"
+        self.issue(STORE, call, guard, (self.access(stmt.tile),), self.in_tensor(stmt.region))
 
     def _move(self, verb: str, tile: str, window: str) -> str:
         if self.types[tile].cols == 1:
             return f"move_column<{verb}>({self.row_variable(tile)}, {window})"
-        return f"move<{verb}>({self.row_variable(tile)}, {self.memory.offsets[tile]:#x}, {window})"
+        address = self.address(self.memory.offsets[tile], self._shift(tile))
+        return f"move<{verb}>({self.row_variable(tile)}, {address}, {window})"
 
     # --- instructions -----------------------------------------------------------------------------------
 

@@ -15,9 +15,11 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 enum Pipe { PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_MTE1, PIPE_M, PIPE_FIX, PIPE_S, PIPE_ALL };
@@ -45,13 +47,17 @@ inline int64_t capacity(int space, NPUArch arch) {
 struct Shared {
   std::recursive_mutex lock;
   bool loads_first = true;
-  int64_t skipped = -1;  ///< number of the flag or barrier that is left out
-  int64_t syncs = 0;     ///< flags and barriers so far
+  /// A flag or barrier of the code: its file and line.
+  using Site = std::pair<std::string, int>;
+  std::map<Site, int64_t> sites;  ///< those that ran so far, with their numbers
+  int64_t skipped = -1;           ///< number of the one that is left out
   std::vector<std::string> reports;
   int64_t instructions = 0;
   int64_t bytes = 0;
 
-  bool skips() { return syncs++ == skipped; }
+  bool skips(const char* file, int line) {
+    return sites.emplace(Site(file, line), int64_t(sites.size())).first->second == skipped;
+  }
   void report(const std::string& text) {
     if (reports.size() < 20) reports.push_back(text);
   }
@@ -104,9 +110,10 @@ class Core {
     for (const Range& range : entry.writes) note(range, pipe, index, true, name);
   }
 
-  void set(Pipe from, Pipe to, int event) {
+  /// A flag that is set before its pipe has anything to do orders nothing: it is never left out.
+  void set(Pipe from, Pipe to, int event, const char* file, int line) {
     Flag& flag = flags_[from][to][check_event(event)];
-    flag.is_skipped = shared().skips();
+    flag.is_skipped = counts_[from] > fenced_[from] && shared().skips(file, line);
     if (flag.is_skipped) return;
     if (flag.sets != flag.waits) report("flag is set twice: ", from, to, event);
     if (known_[from][to] < flag.waited)
@@ -121,22 +128,22 @@ class Core {
     if (flag.is_skipped) return;
     if (flag.waits >= flag.sets) report("flag is not set before it is waited for: ", from, to, event);
     ++flag.waits;
-    flag.waited = counts_[to] + 1;
+    flag.waited = ++counts_[to];
     for (int p = 0; p < kPipes; ++p) known_[to][p] = std::max(known_[to][p], flag.clock[p]);
     queues_[to].push_back({Entry::kWait, from, event, {}, {}, {}, {}});
   }
-  void barrier(Pipe pipe) {
+  void barrier(Pipe pipe, const char* file, int line) {
     if (pipe == PIPE_ALL) {
-      finish();
-    } else if (!shared().skips()) {
+      complete();
+    } else if (!shared().skips(file, line)) {
       known_[pipe][pipe] = counts_[pipe];
     }
   }
 
-  /// Executes all queues. Afterwards all flags must be waited for.
+  /// Ends a task: all flags must be waited for.
   void finish() {
     std::lock_guard<std::recursive_mutex> guard(shared().lock);
-    execute();
+    complete();
     for (auto& of_pipe : flags_) {
       for (auto& of_pair : of_pipe) {
         for (Flag& flag : of_pair) {
@@ -145,8 +152,6 @@ class Core {
         }
       }
     }
-    for (Clock& clock : known_) clock = counts_;
-    for (auto& shadow : shadows_) shadow.clear();
   }
 
  private:
@@ -198,6 +203,15 @@ class Core {
       std::lock_guard<std::recursive_mutex> guard(shared().lock);
       shared().report("no flag orders " + name + (writes ? ", which writes" : ", which reads"));
     }
+  }
+
+  /// Executes all queues. Flags that are set stay set.
+  void complete() {
+    std::lock_guard<std::recursive_mutex> guard(shared().lock);
+    execute();
+    fenced_ = counts_;
+    for (Clock& clock : known_) clock = counts_;
+    for (auto& shadow : shadows_) shadow.clear();
   }
 
   void execute() {
@@ -266,6 +280,7 @@ class Core {
   bool is_used_[kSpaces]{};
   std::deque<Entry> queues_[kPipes];
   Clock counts_{};
+  Clock fenced_{};  ///< instructions of each pipe before the last barrier of all pipes
   Clock known_[kPipes]{};
   Flag flags_[kPipes][kPipes][kEvents]{};
   std::unordered_map<uint64_t, Shadow> shadows_[kSpaces];
@@ -286,6 +301,11 @@ inline void require(bool holds, const char* what) {
 
 #define NPU_MEMORY_INIT(arch) standin::core().begin(arch)
 
-inline void set_flag(Pipe from, Pipe to, int event) { standin::core().set(from, to, event); }
+inline void set_flag(Pipe from, Pipe to, int event, const char* file = __builtin_FILE(),
+                     int line = __builtin_LINE()) {
+  standin::core().set(from, to, event, file, line);
+}
 inline void wait_flag(Pipe from, Pipe to, int event) { standin::core().wait(from, to, event); }
-inline void pipe_barrier(Pipe pipe) { standin::core().barrier(pipe); }
+inline void pipe_barrier(Pipe pipe, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  standin::core().barrier(pipe, file, line);
+}

@@ -286,13 +286,13 @@ void TCVT(D& d, A& a, RoundMode mode) {
 /// Chooses whether loads run ahead, or as late as the flags allow.
 STANDIN_EXPORT void standin_loads_first(bool loads_first) { standin::shared().loads_first = loads_first; }
 
-/// Leaves out one flag or barrier, counted from 0, from now on; none if negative. Returns how many there
-/// were.
+/// Leaves out one flag or barrier of the code, counted from 0, from now on; none if negative. Returns how
+/// many there were since none was left out.
 STANDIN_EXPORT int64_t standin_skip(int64_t number) {
-  const int64_t syncs = standin::shared().syncs;
+  const int64_t count = int64_t(standin::shared().sites.size());
   standin::shared().skipped = number;
-  standin::shared().syncs = 0;
-  return syncs;
+  if (number < 0) standin::shared().sites.clear();
+  return count;
 }
 
 /// Returns what was wrong since the last call, a line each.

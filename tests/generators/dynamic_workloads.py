@@ -21,6 +21,7 @@ from pto_wsp.ir.workload import Cond, Loop, Node, Set, SizeParam, Task, TensorPa
 from pto_wsp.location import Location
 from pto_wsp.support.record import replace
 from pto_wsp.types import TensorType, TileType, f32, i32
+from tests.generators.drawing import DRAWS, Draw
 from tests.generators.workloads import KERNELS as BLENDS
 
 NUM_ROWS, COLS = 12, 9
@@ -73,21 +74,21 @@ class Sample:
 
 
 class _Generator:
-    def __init__(self, draw: st.DrawFn) -> None:
+    def __init__(self, draw: Draw) -> None:
         self.draw = draw
         self.names = itertools.count()
 
     def pick(self, *values: object) -> object:
-        return self.draw(st.sampled_from(values))
+        return self.draw.choice(values)
 
     def number(self, loops: tuple[str, ...], depth: int = 2) -> Expr:
         """Return an expression for a number from 0 to 3, or now and then for a wrong one."""
         loc = Location("w.py", next(self.names) + 1, 1, 2)
-        kind = self.draw(st.integers(0, 12 if depth else 3))
+        kind = self.draw.randint(0, 12 if depth else 3)
         inner = depth - 1
         match kind:
             case 0 | 1:
-                return Const(self.draw(st.integers(0, 3)), loc=loc)
+                return Const(self.draw.randint(0, 3), loc=loc)
             case 2 | 3:
                 name = self.pick(Slot(0), Slot(1), "x", "n", *loops)
                 leaf = name if isinstance(name, Slot) else Var(str(name))
@@ -101,45 +102,45 @@ class _Generator:
                 return Select(self.truth(loops, inner), self.number(loops, inner), self.number(loops, 0), loc)
             case 9:
                 return Binary("bitxor", self.number(loops, inner), self.number(loops, inner), loc)
-            case 10 if self.draw(st.integers(0, 9)) == 0:
+            case 10 if self.draw.randint(0, 9) == 0:
                 op = str(self.pick("sub", "floordiv", "lshift", "mul"))
                 return Binary(op, self.number(loops, inner), self.number(loops, inner), loc)
             case 11:
                 least = Binary("within", self.number(loops, inner), self.number(loops, 0), loc)
-                return least if self.draw(st.integers(0, 9)) == 0 else replace(least, b=Const(3))
+                return least if self.draw.randint(0, 9) == 0 else replace(least, b=Const(3))
             case _:
                 return Binary("rshift", self.number(loops, inner), self.number(loops, inner), loc)
 
     def truth(self, loops: tuple[str, ...], depth: int = 2) -> Expr:
         op = str(self.pick("lt", "le", "gt", "eq", "ne"))
-        found: Expr = Binary(op, self.number(loops, depth), Const(self.draw(st.integers(0, 3))))
-        return Unary("not", found) if self.draw(st.booleans()) else found
+        found: Expr = Binary(op, self.number(loops, depth), Const(self.draw.randint(0, 3)))
+        return Unary("not", found) if self.draw.random() < 0.5 else found
 
     def body(
         self, loops: tuple[str, ...], tiles: tuple[str, ...], labels: list[str], depth: int
     ) -> tuple[Node, ...]:
         labels = list(labels)
         return tuple(
-            self.node(loops, tiles, labels, depth) for _ in range(self.draw(st.integers(1, 4 - depth // 2)))
+            self.node(loops, tiles, labels, depth) for _ in range(self.draw.randint(1, 4 - depth // 2))
         )
 
     def node(self, loops: tuple[str, ...], tiles: tuple[str, ...], labels: list[str], depth: int) -> Node:
-        kind = self.draw(st.integers(0, 9))
+        kind = self.draw.randint(0, 9)
         if kind < 2 and depth < 3:
             return self.loop(loops, tiles, labels, depth)
         if kind < 4 and depth < 3:
             then = self.body(loops, tiles, labels, depth + 1)
-            other = self.body(loops, tiles, labels, depth + 1) if self.draw(st.booleans()) else ()
+            other = self.body(loops, tiles, labels, depth + 1) if self.draw.random() < 0.5 else ()
             return Cond(self.truth(loops), then, other)
         if kind == 4:
-            value = self.number(loops) if self.draw(st.booleans()) else self.truth(loops)
+            value = self.number(loops) if self.draw.random() < 0.5 else self.truth(loops)
             name = self.pick(Slot(0), Slot(1), "x")
             return Set(name if isinstance(name, Slot) else str(name), value)
         return self.task(loops, tiles, labels)
 
     def loop(self, loops: tuple[str, ...], tiles: tuple[str, ...], labels: list[str], depth: int) -> Loop:
         kind, var = str(self.pick("parallel", "seq", "range")), f"i{next(self.names)}"
-        tile = self.draw(st.none() | st.integers(1, 3))
+        tile = self.draw.choice((None, 1, 2, 3))
         inside = (*tiles, var) if tile is not None else tiles
         body = self.body((*loops, var), inside, labels, depth + 1)
         return Loop(kind, var, self.number(loops), tile, body)
@@ -147,9 +148,7 @@ class _Generator:
     def task(self, loops: tuple[str, ...], tiles: tuple[str, ...], labels: list[str]) -> Task:
         loc = Location("w.py", next(self.names) + 1, 3, 4)
         kernel = str(self.pick(*(k.name for k in KERNELS), *(k.name for k in BLENDS)))
-        after = tuple(
-            {str(self.pick(*labels)) for _ in range(self.draw(st.integers(0, 2)))} if labels else ()
-        )
+        after = tuple({str(self.pick(*labels)) for _ in range(self.draw.randint(0, 2))} if labels else ())
         args: tuple[Region | Expr, ...]
         match kernel:
             case "step":
@@ -160,10 +159,10 @@ class _Generator:
             case _:
                 args = (self.region(loops, tiles), self.region(loops, tiles), self.number(loops))
         label = ""
-        if self.draw(st.booleans()):
+        if self.draw.random() < 0.5:
             label = f"t{next(self.names)}"
             labels.append(label)
-        workspace = self.number(loops) if self.draw(st.integers(0, 5)) == 0 else None
+        workspace = self.number(loops) if self.draw.randint(0, 5) == 0 else None
         keys = (*(Var(v) for v in loops), self.number(loops))
         return Task(kernel, args, keys, loc, label, after, workspace)
 
@@ -171,7 +170,7 @@ class _Generator:
         loc = Location("w.py", next(self.names) + 1, 5, 6)
         name = str(self.pick("F", "G"))
         last = self.range(loops, tiles)
-        if self.draw(st.booleans()):
+        if self.draw.random() < 0.5:
             rows = Rows(str(self.pick("I", "J")), self.number(loops), self.number(loops))
             return Region(name, (rows, *(Merged() for _ in SHAPES[name][2:]), last), loc)
         if name == "F":
@@ -180,13 +179,12 @@ class _Generator:
         return Region(name, (outer, Range(Const(0), self.number(loops)), last), loc)
 
     def range(self, loops: tuple[str, ...], tiles: tuple[str, ...]) -> DimSelect:
-        if tiles and self.draw(st.integers(0, 3)) == 0:
+        if tiles and self.draw.randint(0, 3) == 0:
             return TileRange(str(self.pick(*tiles)))
         return Range(self.number(loops), self.number(loops))
 
 
-@st.composite
-def samples(draw: st.DrawFn) -> Sample:
+def random_sample(draw: Draw) -> Sample:
     """Draw a workload with up to three loops and conditions inside each other."""
     body = _Generator(draw).body((), (), [], 0)
     params = (
@@ -195,4 +193,9 @@ def samples(draw: st.DrawFn) -> Sample:
     )
     body = (Set(Slot(0), Const(3)), *body, Set(Slot(1), Const(2)), Set("x", Var("n")))
     module = Module("m", KERNELS, (WorkloadFunction("w", params, body),), "w")
-    return Sample(module, draw(st.integers(0, 2**31)), draw(st.integers(0, 3)) == 0)
+    return Sample(module, draw.randint(0, 2**31), draw.randint(0, 3) == 0)
+
+
+def samples() -> st.SearchStrategy[Sample]:
+    """Return workloads that hypothesis makes smaller."""
+    return DRAWS.map(random_sample)

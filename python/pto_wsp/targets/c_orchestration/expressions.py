@@ -98,11 +98,11 @@ def _unary(expr: Unary, a: str) -> str:
         case "i64":
             return a
         case "not":
-            return f"!({a})"
+            return f"(!({a}))"
         case "b1":
             return f"({a} != 0)"
         case "invert":
-            return f"~(int64_t)({a})"
+            return f"(INT64_C(-1) ^ {a})"
         case op:
             return f"orch_{op}(o, {a})"
 

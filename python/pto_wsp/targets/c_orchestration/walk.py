@@ -21,6 +21,7 @@ from pto_wsp.ir.scalar import Expr, LoopExtent, LoopStart, Name
 from pto_wsp.location import Location
 from pto_wsp.lower.lower_workload_to_source import spelled
 from pto_wsp.support.fresh import Fresh
+from pto_wsp.support.record import replace
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.c_orchestration.expressions import c_expression
 from pto_wsp.targets.cpu.c_function import KEYWORDS
@@ -53,6 +54,8 @@ class _Walk:
         self._fresh = Fresh({*KEYWORDS, *_MACROS, *taken})
         self._names: dict[Name, str] = {}
         self._tokens: dict[str, str] = {}
+        tasks = (n for n in w.walk_nodes(self._entry.body) if isinstance(n, w.Task))
+        self._awaited = {label for task in tasks for label in task.after}
         self._used: set[str] = set()
         for name in (*(t.name for t in self._entry.tensors), *(s.name for s in self._entry.symbols)):
             self._new(name)
@@ -152,8 +155,11 @@ class _Walk:
         place = _place_of(node.loc)
         self._out.line(f"// {ascii(text)[1:-1]}")
         self._out.line(f"o->place = {c_string(place)};" if place else "o->place = NULL;")
+        regions: list[Region] = []
+        if isinstance(node, w.Task):
+            node = replace(node, keys=())  # coordinates are in the comment alone
+            regions = [arg for arg in node.args if isinstance(arg, Region)]
         exprs, written = w.node_expressions(node), self._module.written
-        regions = [arg for arg in node.args if isinstance(arg, Region)] if isinstance(node, w.Task) else []
         rows = [dim.indices for region in regions for dim in region.dims if isinstance(dim, Rows)]
         if any(reads_element(expr, written) for expr in exprs) or not written.isdisjoint(rows):
             self._out.line("orch_flush(o);  // a task writes what is read here")
@@ -242,7 +248,7 @@ class _Walk:
             self._out.line(f"orch_after(o, {token});")
         for label in task.after:
             self._out.line(f"orch_after(o, {self._token(label)});")
-        if task.label:
+        if task.label in self._awaited:
             self._out.line(f"{self._token(task.label)} = orch_mark(o);")
         self._out.line("orch_submit(o);")
         self._out.line(_RETURN)

@@ -39,7 +39,7 @@ parameters and elements of integer tensors.
 | `total = total + 1` over the iterations of a loop | `slot_set_i64(0, slot_i64(0) + 1)` |
 | `break`, `continue` or `return` inside a loop or a body | `P.when` around the rest |
 | numpy on tensors, such as `X.sum()` | a kernel, called as a task |
-| `K[start:stop]` with values of the run | an axis: `Ragged`, `Sparse` or `P.tiles` |
+| `K[start:stop]` with values of the run | an axis, or `K[slice(t.start + i, t.stop + i)]` of a range `t` |
 
 A Python `for` over a list of the module is unrolled. A Python `if` on a constant selects what is
 traced. A call of a Python function is traced, and a call of a workload is inlined."""

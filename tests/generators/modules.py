@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
+from pto_wsp.analysis.stored_parts import missing_element
 from pto_wsp.errors import OutRead
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
@@ -164,7 +165,8 @@ class KernelWriter:
             stored = stored_outputs(kernel, {callee.name: callee for callee in self.callees})
         except OutRead as error:
             stored = frozenset({p.name for p in kernel.params} - {str(error.fields["param"])})
-        unsound = [p for p in kernel.params if p.role == k.OUT and p.name not in stored]
+        outputs = [p for p in kernel.params if p.role == k.OUT]
+        unsound = [p for p in outputs if p.name not in stored or missing_element(kernel, p) is not None]
         if not unsound:
             return kernel
         params = tuple(replace(p, role=k.INOUT) if p in unsound else p for p in kernel.params)

@@ -18,7 +18,7 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import DimSelect, Full, Index, Range, Region
 from pto_wsp.ir.evaluate import evaluate
 from pto_wsp.ir.scalar import Const, Expr, Var, children, walk
-from pto_wsp.types.tile import ViewType
+from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 Box = tuple[tuple[int, int], ...]
 """Per dimension the first element and the one after the last."""
@@ -38,12 +38,11 @@ def missing_element(kernel: k.KernelFunction, param: k.Param) -> tuple[int, ...]
 
     Args:
         kernel: a kernel with a body.
-        param: one of its outputs. One with an extent known only at run time has no such element.
+        param: one of its outputs. One with an extent known only at run time has no such element. Of a tile
+            the arguments with all rows and columns count.
     """
-    if not isinstance(param.type, ViewType) or param.type.dims is None:
-        return None
-    shape = tuple(extent for extent in param.type.dims if extent is not None)
-    if len(shape) != len(param.type.dims) or _passed_on(kernel, param.name):
+    shape = _shape(param.type)
+    if shape is None or _passed_on(kernel, param.name):
         return None
     assigned = {s.name for s in k.walk_statements(kernel.body or ()) if isinstance(s, k.Assign)}
     boxes: set[Box] = set()
@@ -52,6 +51,18 @@ def missing_element(kernel: k.KernelFunction, param: k.Param) -> tuple[int, ...]
             known = {name: values for name, values in loops.items() if name not in assigned}
             boxes.update(_boxes(store, shape, known))
     return _outside(boxes, shape)
+
+
+def _shape(type_: TileType | ViewType | ScalarType) -> tuple[int, ...] | None:
+    """Return the extents of an output, None where the run decides one of them."""
+    match type_:
+        case TileType(rows=rows, cols=cols):
+            return rows, cols
+        case ViewType(dims=dims) if dims is not None:
+            extents = tuple(extent for extent in dims if extent is not None)
+            return extents if len(extents) == len(dims) else None
+        case _:
+            return None
 
 
 def _passed_on(kernel: k.KernelFunction, name: str) -> bool:

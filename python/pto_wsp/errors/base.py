@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pto_wsp.location import Location
+from pto_wsp.location import Location, caller_location
 
 
 class PtoError(Exception):
@@ -130,7 +130,13 @@ class CompileError(PtoError):
 
 
 class BindError(PtoError):
-    """Arguments that do not fit the program they are given to; nothing has run."""
+    """Arguments that do not fit the program they are given to; nothing has run.
+
+    The place is that of the call, where the error has no other.
+    """
+
+    def __init__(self, *, loc: Location | None = None, **others: Any) -> None:
+        super().__init__(loc=caller_location() if loc is None else loc, **others)
 
 
 class RunError(PtoError):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
+from pto_wsp.errors import BadIndex
+from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
 
 
@@ -27,6 +29,16 @@ class TensorAnnotation:
     """`Tensor[dtype, dims...]`, as written."""
 
     args: tuple[object, ...]
+
+    def __getitem__(self, index: object) -> NoReturn:
+        """Refuse an index: an annotation in the body of a workload has no elements."""
+        raise BadIndex(
+            tensor="Tensor[...]",
+            expected="a parameter",
+            found="an annotation, which has no elements",
+            loc=caller_location(),
+            hint="a workload makes no tensors: declare what passes between tasks as a parameter",
+        )
 
 
 @record

@@ -117,7 +117,7 @@ class TaskKeys:
         around = [loop for site in sites for loop in site.loops]
         loops = {name for loop in around for name in (loop.called, _axis_of(loop, self._axes)) if name}
         params = {param.name for site in sites for param in self._module.kernel(site.task.kernel).views}
-        names = [_shown(TaskIndex(name)) for name in loops]
+        names = [*(_shown(TaskIndex(name)) for name in loops), "t.kernel", "t.args.PARAMETER.rows"]
         if isinstance(leaf, ArgExtent):
             names = [_shown(ArgExtent(param, leaf.dim)) for param in params]
         return BadKey(

@@ -115,6 +115,10 @@ def register_target(target: Target) -> None:
     TARGETS[target.name] = lambda: target
 
 
+_OTHER_NAMES = {"gpu": "cuda", "nvidia": "cuda", "npu": "ascend_a2a3", "aarch64": "arm64"}
+"""What people call targets."""
+
+
 def get(name: str) -> Target:
     """Return the target called `name`, the same object every time.
 
@@ -122,7 +126,9 @@ def get(name: str) -> Target:
         UnknownTarget: there is none.
     """
     if not isinstance(name, str) or (name not in TARGETS and name not in _installed()):
-        raise UnknownTarget(name=name, advice=did_you_mean(str(name), names()))
+        other = _OTHER_NAMES.get(str(name))
+        advice = f"did you mean `{other}`?" if other else did_you_mean(str(name), names())
+        raise UnknownTarget(name=name, advice=advice)
     return _made(name)
 
 

@@ -31,6 +31,7 @@ from pto_wsp.lang.kernel.builder import Builder, Site
 from pto_wsp.lang.kernel.functions import FUNCTIONS, PtoFunction
 from pto_wsp.lang.kernel.instruction_calls import call_function
 from pto_wsp.lang.kernel.operators import (
+    COMPREHENSION,
     OPERATORS,
     REFUSED_EXPRESSIONS,
     TILE_ADVICE,
@@ -61,6 +62,9 @@ from pto_wsp.types.dtype import b1, f32, i64
 _ATTRIBUTES = {
     "cols": "a vector has no columns: declare `Tensor[f32, 1, DYN]`, or write `.shape[0]`",
     "rows": "tiles and views have .rows, .cols, .shape and .T",
+    "sum": "write `pto.rowsum(x)` or `pto.colsum(x)`",
+    "max": "write `pto.rowmax(x)` or `pto.colmax(x)`",
+    "min": "write `pto.rowmin(x)` or `pto.colmin(x)`",
 }
 """Advice for an attribute that a value does not have."""
 
@@ -115,7 +119,8 @@ class ExpressionReader:
             case ast.IfExp():
                 return self._choice(node)
             case _:
-                self.refuse(node, REFUSED_EXPRESSIONS.get(type(node), f"`{type(node).__name__}`"), "")
+                what = REFUSED_EXPRESSIONS.get(type(node), f"`{type(node).__name__}`")
+                self.refuse(node, what, "write a `for` loop" if what == COMPREHENSION else "")
 
     def condition(self, node: ast.expr) -> Expr:
         """Return an expression as a truth value.

@@ -49,11 +49,13 @@ TILE_ADVICE = {
     "pow": "multiply: `x * x`, or use `pto.exp` and `pto.log`",
 }
 
+COMPREHENSION = "a comprehension"
+
 REFUSED_EXPRESSIONS: dict[type[ast.AST], str] = {
-    ast.ListComp: "a comprehension",
-    ast.SetComp: "a comprehension",
-    ast.DictComp: "a comprehension",
-    ast.GeneratorExp: "a comprehension",
+    ast.ListComp: COMPREHENSION,
+    ast.SetComp: COMPREHENSION,
+    ast.DictComp: COMPREHENSION,
+    ast.GeneratorExp: COMPREHENSION,
     ast.Lambda: "`lambda`",
     ast.JoinedStr: "a formatted string",
     ast.NamedExpr: "`:=`",

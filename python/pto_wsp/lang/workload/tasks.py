@@ -161,6 +161,6 @@ def _bind(
     for param in kernel.params:
         if param.name not in values:
             if param.default is MISSING:
-                raise wrong(f"needs an argument `{param.name}`", "missing argument")
+                raise wrong(f"needs an argument `{param.name}`", "missing argument", f"add `{param.name}=`")
             values[param.name] = param.default
     return {name: values[name] for name in names}

@@ -270,6 +270,7 @@ class View(Tensor):
                     f"a tensor [{wanted}, ...], as its rows count",
                     f"[{', '.join(map(str, ('...', *found)))}]" if dims else "one of unknown sizes",
                     loc,
+                    "pass the row set as a tile of i32 to the kernel, and read rows there by `pto.gather`",
                 )
         return [rows.selection(), *[Merged() for _ in rows.inner]]
 
@@ -342,8 +343,8 @@ class View(Tensor):
         found = f"a part of the tensor `{table.label}`"
         return BadIndex(tensor=self.label, expected="a row set", found=found, loc=loc, hint=hint)
 
-    def _refused(self, expected: str, found: str, loc: Location | None) -> BadIndex:
-        return BadIndex(tensor=self.label, expected=expected, found=found, loc=loc)
+    def _refused(self, expected: str, found: str, loc: Location | None, hint: str | None = None) -> BadIndex:
+        return BadIndex(tensor=self.label, expected=expected, found=found, loc=loc, hint=hint)
 
 
 class Entry(Scalar, View):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from benchmarks.harness import Bench
-from benchmarks.lowerings import proofs, source
+from benchmarks.lowerings import calendars, proofs, source
 
 
 def run(bench: Bench) -> None:
     """Measure every row of the case."""
     source.run(bench)
+    calendars.run(bench)
     proofs.run(bench)

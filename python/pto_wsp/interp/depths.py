@@ -17,11 +17,11 @@ MOST_MOVES = 20_000
 """Sends and receives of all trials: the report must not take long."""
 
 
-class _TooLong(Exception):
+class TooLong(Exception):
     """The trials take too many sends and receives."""
 
 
-class _NoTasks(TaskRunner):
+class NoTasks(TaskRunner):
     """A run that walks processes without their tasks."""
 
     def task(self, task: BoundTask, number: int) -> None:
@@ -63,9 +63,9 @@ def sufficient_depths(
         nonlocal moves
         moves += 1
         if moves > MOST_MOVES:
-            raise _TooLong
+            raise TooLong
 
-    run = _NoTasks(module, arrays, NOTHING_LATE, lambda *_: None, count)
+    run = NoTasks(module, arrays, NOTHING_LATE, lambda *_: None, count)
     declared = {t.name: t.channel.depth for t in network.tensors if t.channel is not None}
 
     def blocking(depths: Mapping[str, int]) -> set[str] | None:
@@ -77,7 +77,7 @@ def sufficient_depths(
     try:
         depths = _enough(blocking, declared)
         return None if depths is None else _least(blocking, depths, declared)
-    except _TooLong:
+    except TooLong:
         return None
 
 

@@ -9,9 +9,10 @@ from pto_wsp.support.record import record
 
 PROVED, REFUTED, UNKNOWN = "proved", "refuted", "unknown"
 
-INDEPENDENT, INSIDE, EDGES, INSTANCES = "independence", "regions", "edges", "instances"
+INDEPENDENT, INSIDE, EDGES, INSTANCES, CHANNELS = "independence", "regions", "edges", "instances", "channels"
 """Claims: iterations of `P` are independent; a region lies in its tensor and fits its parameter; explicit
-edges order all conflicts; instances of a kernel with `block_dim` write different elements."""
+edges order all conflicts; instances of a kernel with `block_dim` write different elements; no process of a
+network waits for ever."""
 
 
 @record
@@ -55,7 +56,7 @@ class Finding:
     """One claim, with its answer.
 
     Attributes:
-        claim: INDEPENDENT, INSIDE, EDGES or INSTANCES.
+        claim: INDEPENDENT, INSIDE, EDGES, INSTANCES or CHANNELS.
         subject: the loop, region or kernel that the claim is about.
         status: PROVED, REFUTED or UNKNOWN.
         loc: where the subject is written.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pto_wsp.analysis.accesses.sites import sites
-from pto_wsp.errors import NotYetSupported
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.module import Module
 from pto_wsp.passes.inline_calls import inline_calls
 from pto_wsp.prove.blocks import instances
+from pto_wsp.prove.channels import channels
 from pto_wsp.prove.conflicts import independence
 from pto_wsp.prove.edges import edges
-from pto_wsp.prove.finding import Proof
+from pto_wsp.prove.finding import INSIDE, UNKNOWN, Finding, Proof
 from pto_wsp.prove.regions import inside
 from pto_wsp.prove.solver import Solver
 
@@ -23,14 +23,11 @@ def prove(module: Module) -> Proof:
     Raises:
         MissingPackage: islpy is not installed.
         CannotInline: a call of a workload cannot be inlined.
-        NotYetSupported: the entry is a network.
     """
     whole = with_entry_workload(module)
     flat = inline_calls(whole).reached
     if flat.entry_workload.processes:
-        detail = "it is not known which iterations use one buffer of a channel"
-        loc = flat.entry_workload.processes[0].loc
-        raise NotYetSupported(feature="`prove` of a network", detail=detail, advice="", loc=loc)
+        return Proof(whole, (channels(flat), _undecided_tasks(flat)))
     solver, found = Solver(), sites(flat)
     findings = (
         *independence(flat, solver, found),
@@ -39,3 +36,9 @@ def prove(module: Module) -> Proof:
         *instances(flat, solver, found),
     )
     return Proof(whole, findings)
+
+
+def _undecided_tasks(network: Module) -> Finding:
+    reason = "it is not known which iterations use one buffer of a channel"
+    loc = network.entry_workload.processes[0].loc
+    return Finding(INSIDE, f"tasks of `{network.entry}`", UNKNOWN, loc, reason=reason)

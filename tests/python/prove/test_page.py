@@ -20,7 +20,7 @@ BLOCKS = FENCE.findall(PAGE)
 PROGRAMS = [text for language, text in BLOCKS if language == "python"]
 PRINTED = [text for language, text in BLOCKS if language == "text"]
 KERNELS = PROGRAMS[0].split("@workload")[0]
-FIRST_WRONG = 2
+FIRST_WRONG = 3
 """The programs before this one print something else than a refutation."""
 
 

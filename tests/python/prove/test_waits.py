@@ -174,7 +174,5 @@ def test_the_command_prints_waits(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_networks_are_not_decided() -> None:
     net = pipeline(1)
-    with pytest.raises(errors.NotYetSupported, match="`prove` of a network"):
-        net.prove()
     with pytest.raises(errors.NotYetSupported, match="waits of a network"):
         symbolic_waits(net.trace().module)

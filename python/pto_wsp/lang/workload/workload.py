@@ -185,7 +185,7 @@ class Workload(Schedulable, Restructurable):
 
         Claims: iterations of each `P` are independent; every region lies in its tensor and fits its
         parameter; instances of a kernel with `block_dim` write different elements; under
-        `Deps.explicit()`, edges order all conflicts.
+        `Deps.explicit()`, edges order all conflicts. Of a network: no process waits for ever.
 
         A proof is about calls whose tensors are different arrays.
 

@@ -370,7 +370,6 @@ def test_what_needs_one_program_order_is_refused() -> None:
     refused(UnsupportedByTarget, "records nothing", lambda: program(X=x, Y=x.copy(), trace=True))
     refused(NotYetSupported, "`check='values'`", lambda: program(X=x, Y=x.copy(), check="values"))
     refused(NotYetSupported, "`task` of a network", lambda: program.task(0))
-    refused(NotYetSupported, "`prove` of a network", net.prove)
     refused(NotYetSupported, "`task_graph` of", lambda: program.task_graph(X=x, Y=x.copy()))
     scheduled = net.task_graph(ready=ReadyPolicy.fifo())
     refused(UnsupportedByTarget, "of a network", lambda: scheduled.compile(target="interp"))

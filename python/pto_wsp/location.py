@@ -17,6 +17,9 @@ PACKAGE_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 OPERATORS_DIR = os.path.join(PACKAGE_DIR, "ops", "")
 """Where the ready operators are: kernels and workloads that are read as those of a user are."""
 
+COMMAND_FILE = os.path.join(PACKAGE_DIR, "tools", "main.py")
+"""The file of the command `pto`."""
+
 
 @record
 class Location:
@@ -79,10 +82,21 @@ def argument_location(name: str) -> Location | None:
     return frame_location(frame)
 
 
+def user_call() -> Location | None:
+    """Return the location of the innermost call from outside of this package."""
+    frame = user_frame(sys._getframe(1))
+    while frame is not None and frame.f_code.co_filename.startswith(OPERATORS_DIR):
+        frame = user_frame(frame.f_back)
+    return frame_location(frame) if frame is not None else None
+
+
 def user_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame of a user's program, or of a ready operator, around `frame`."""
+    """Return the innermost frame of a user's program, or of a ready operator, around `frame`.
+
+    The command `pto` has none: its user wrote a command line.
+    """
     while frame is not None and _is_machinery(frame.f_code.co_filename):
-        frame = frame.f_back
+        frame = None if frame.f_code.co_filename == COMMAND_FILE else frame.f_back
     return frame
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from pto_wsp.location import Location, caller_location
+from pto_wsp.location import Location, user_call
 
 
 class PtoError(Exception):
@@ -136,7 +136,7 @@ class BindError(PtoError):
     """
 
     def __init__(self, *, loc: Location | None = None, **others: Any) -> None:
-        super().__init__(loc=caller_location() if loc is None else loc, **others)
+        super().__init__(loc=user_call() if loc is None else loc, **others)
 
 
 class RunError(PtoError):

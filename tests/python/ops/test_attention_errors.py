@@ -140,7 +140,7 @@ Q, CACHE = zeros(3, 4, 16), (zeros(5, 16, 2, 16), zeros(5, 16, 2, 16))
             CACHE,
             {},
             WrongShape,
-            "dimension 0 of array `q` has the wrong size\n  = expected 3, found 2",
+            "expected 3, found 2",
         ),
         (zeros(3, 8, 16), CACHE, {}, WrongShape, "expected 4, found 8"),
         (zeros(3, 64), CACHE, {}, WrongRank, "expected 3, found 2"),

@@ -83,4 +83,19 @@ class Workload {
   Meaning meaning_;
 };
 
+/// Views of one memory, of the shapes of a workload's tensors. Those of different seeds may overlap.
+inline std::vector<bind::ArrayRef> place(const Workload& workload, std::vector<uint64_t>& memory,
+                                         uint64_t seed) {
+  sched::Random random(seed);
+  std::vector<bind::ArrayRef> arrays =
+      Workload::to_arrays(const_cast<std::vector<Tensor>&>(workload.tensors()));
+  size_t first = random.next() % 3 == 0 ? 0 : random.next() % 60;
+  for (bind::ArrayRef& array : arrays) {
+    array.data = memory.data() + first;
+    first += size_t(bind::detail::span_bytes(array)) / 8 + random.next() % 40;
+  }
+  CHECK(first < memory.size());
+  return arrays;
+}
+
 }  // namespace random_workload

@@ -14,7 +14,6 @@ namespace test_following {
 using namespace pto::wsp;
 using namespace std::chrono_literals;
 using kernels::with_workers;
-using random_workload::Tensor;
 using random_workload::Workload;
 using Runs = std::vector<std::unique_ptr<SubmittedRun>>;
 
@@ -71,20 +70,6 @@ void submit(Executable& executable, const std::vector<bind::ArrayRef>& arrays,
   }
 }
 
-/// Views of one memory, of the shapes of a workload's tensors; its own tensors lie apart.
-std::vector<bind::ArrayRef> place(const Workload& workload, std::vector<uint64_t>& memory, uint64_t seed) {
-  sched::Random random(seed);
-  std::vector<bind::ArrayRef> arrays =
-      Workload::to_arrays(const_cast<std::vector<Tensor>&>(workload.tensors()));
-  size_t first = random.next() % 3 == 0 ? 0 : random.next() % 60;
-  for (bind::ArrayRef& array : arrays) {
-    array.data = memory.data() + first;
-    first += size_t(bind::detail::span_bytes(array)) / 8 + random.next() % 40;
-  }
-  CHECK(first < memory.size());
-  return arrays;
-}
-
 struct Launch {
   Executable executable;
   std::vector<bind::ArrayRef> arrays;
@@ -105,7 +90,7 @@ void check_launches(uint64_t seed) {
     if (i == 4) options.ready = sched::Ready::kFifo;
     launches.push_back(
         std::make_unique<Launch>(Launch{Executable(bytes.data(), bytes.size(), mix::library().shared()),
-                                        place(workload, memory, seed * 64 + i), options}));
+                                        random_workload::place(workload, memory, seed * 64 + i), options}));
   }
   mix::stamps().reset(0);
   for (const auto& launch : launches) launch->executable.run(launch->arrays, {}, with_workers(1));

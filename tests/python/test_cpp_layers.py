@@ -16,7 +16,7 @@ ENGINE = ROOT / "include" / "pto" / "wsp"
 # From the bottom up; a line may include the lines above it. A folder is a layer, and so is a header beside
 # the folders. `cpp` and `capi` are the libraries that are built of the engine.
 ORDER = (
-    ("abi", "error", "spin", "forks", "pto_runtime"),
+    ("abi", "error", "spin", "forks", "pto_runtime", "pto_session"),
     ("native", "walk"),
     ("crash",),
     ("tile", "library"),
@@ -30,6 +30,9 @@ ORDER = (
     ("in_flight", "sim"),
     ("core",),
     ("engine",),
+    ("contract",),
+    ("launch",),
+    ("session",),
     ("host",),
     ("cpp", "capi"),
 )

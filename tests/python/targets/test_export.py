@@ -302,18 +302,75 @@ int main(void) {
 """
 
 
+LAUNCHES_BOTH = """
+#include <stdio.h>
+#include <string.h>
+#include "blend_rows.h"
+#include "copy_rows.h"
+
+static void say(const char* error) { fprintf(stderr, "%s\\n", error != NULL ? error : "well"); }
+
+int main(void) {
+  static float X[50 * 32], Y[50 * 32], Z[3 * 32], W[50 * 32], V[16 * 32];
+  for (int i = 0; i < 50 * 32; ++i) X[i] = (float)(i % 7) - 3;
+  int64_t kv[] = {3, 20, 20, 50}, near[] = {0, 2, 3, 4};
+  int32_t indices[] = {7, 9, 0, 49};
+  struct blend_rows_arguments blend = {.weight = 0.5f, .n = 50, .X = X, .Y = Y};
+  struct copy_rows_arguments copy = {.b = 3, .n = 50, .X = Y, .Y = W, .Z = Z};
+  copy.kv_offsets = kv, copy.near_offsets = near, copy.near_indices = indices;
+  PTOSession* session = pto_session_create();
+  PTOGraph *writes, *reads;
+  PTOLaunch *first, *second, *third;
+  PTOWait wait;
+  say(blend_rows_graph(session, "writes", &writes));
+  say(copy_rows_graph(session, NULL, &reads));
+  say(pto_graph_provides(writes, "Y", (const char*[]){"blend"}, 1));
+  say(pto_graph_requires(reads, "X", writes));
+  say(copy_rows_launch(session, &copy, reads, &second));
+  say(blend_rows_launch(session, &blend, writes, &first));
+  say(copy_rows_launch(session, &copy, reads, &second));
+  say(pto_session_order_reads(session, Y, &second, 1, NULL));
+  say(pto_session_wait(session));
+  fwrite(W, sizeof W, 1, stdout);
+  fwrite(Z, sizeof Z, 1, stdout);
+  memset(Y, 0, sizeof Y);
+  memset(Z, 0, sizeof Z);
+  for (int i = 0; i < 100; ++i) {
+    blend.weight = 0;
+    say(blend_rows_launch(session, &blend, NULL, &first));
+    say(copy_rows_launch(session, &copy, NULL, &second));
+  }
+  blend.Z = V, blend.m = 16, blend.rows = 33;
+  say(blend_rows_launch(session, &blend, NULL, &first));
+  say(blend_rows_launch(session, &blend, NULL, &second));
+  copy.X = W, copy.Y = Y;
+  say(copy_rows_launch(session, &copy, NULL, &third));
+  say(pto_launch_wait(third));
+  if (pto_launch_get_wait(second, 0, &wait)) say(pto_launch_name(wait.launch));
+  say(pto_launch_wait(first));
+  say(pto_session_cancel(session));
+  pto_session_destroy(session);
+  return 0;
+}
+"""
+
+
 @pytest.mark.slow
 def test_the_graphs_of_a_session_are_functions_of_c(tmp_path: Path) -> None:
-    """Each program is a library, and one process calls both; the second reads what the first one writes."""
+    """Each program is a library, and one process calls both; the second reads what the first one writes.
+
+    One session then launches both, with the same bits, and names what is wrong.
+    """
     flags = []
     for made in (blend_rows, copy_rows):
         name = made.trace().module.entry
         made.compile().export(tmp_path / name)
         assert (done := shell(f"make lib{name}.so", tmp_path / name)).returncode == 0, done.stderr
         flags.append(f"-I{name} -L{name} -l{name} -Wl,-rpath,'$ORIGIN/{name}'")
-    (tmp_path / "calls.c").write_text(CALLS_BOTH)
-    build = f"gcc -std=c11 -Wall -Werror calls.c {' '.join(flags)} -o calls"
-    assert (done := shell(build, tmp_path)).returncode == 0, done.stderr
+    for kind, text in {"calls": CALLS_BOTH, "launches": LAUNCHES_BOTH}.items():
+        (tmp_path / f"{kind}.c").write_text(text)
+        build = f"gcc -std=c11 -Wall -Werror {kind}.c {' '.join(flags)} -o {kind}"
+        assert (done := shell(build, tmp_path)).returncode == 0, done.stderr
     x, (y, w) = (
         (np.arange(1600) % 7 - 3.0).astype(np.float32).reshape(50, 32),
         np.zeros((2, 50, 32), np.float32),
@@ -329,6 +386,36 @@ def test_the_graphs_of_a_session_are_functions_of_c(tmp_path: Path) -> None:
     errors = run.stderr.decode()
     assert "kv: element 1 is less than the one before" in errors
     assert "near.indices: element 1 is negative" in errors
+    run = subprocess.run(["./launches"], cwd=tmp_path, capture_output=True)
+    assert run.returncode == 0 and run.stdout == w.tobytes() + z.tobytes(), run.stderr[:2000]
+    said = run.stderr.decode()
+    assert said.count("well\n") == 212, said
+    assert "no earlier launch of `writes` provides the array of `X`" in said
+    assert "error[launch-skipped]: `copy_rows` was skipped, since `blend_rows` before it failed" in said
+    assert "error[kernel-failed]" in said and "`y` is indexed outside dimension 0" in said
+
+
+@workload
+def scale_rows(X: Tensor[f32, "n", 32], Y: Tensor[f32, "n", 32]):
+    for tile in P.tiles("n", 16):
+        copy_row[tile](x=X[tile], y=Y[tile])
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_the_page_and_the_header_are_c(language: str, tmp_path: Path) -> None:
+    """The header is C99 and C++17; what the page shows is C99."""
+    scale_rows.compile().export(tmp_path / "out")
+    if language == "c":
+        page = (Path(__file__).parents[3] / "docs" / "sessions.md").read_text()
+        text = "".join(re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+        assert "scale_rows_launch(session" in text
+    else:
+        text = '#include "scale_rows.h"\n'
+    (tmp_path / "out" / "page.x").write_text(text)
+    flags = f"-std={'c99' if language == 'c' else 'c++17'} -Wall -Wextra -Wpedantic -Werror"
+    done = shell(f"gcc -x {language} {flags} -fsyntax-only page.x", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

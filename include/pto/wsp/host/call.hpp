@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -15,10 +16,13 @@
 
 namespace pto::wsp::host {
 
-inline Executable make_executable(const Program& program) {
-  return Executable(program.bytecode, program.bytecode_size,
-                    std::shared_ptr<const KernelLibrary>(pto_wsp_kernel_library(), [](auto*) {}), nullptr,
+inline Executable make_executable(const Program& program, std::shared_ptr<const KernelLibrary> kernels) {
+  return Executable(program.bytecode, program.bytecode_size, std::move(kernels), nullptr,
                     program.walk == nullptr ? nullptr : std::make_shared<const walk::WalkFn>(program.walk));
+}
+
+inline Executable make_executable(const Program& program) {
+  return make_executable(program, {pto_wsp_kernel_library(), [](auto*) {}});
 }
 
 namespace detail {
@@ -92,53 +96,60 @@ inline RunResult run_program(const Program& program, Executable& executable,
   return orchestrate(program, refs, values, options.workers, dump);
 }
 
-/// One call of a program.
+/// Called before the offsets or indices of an axis are read.
+using BeforeRead = std::function<void(size_t tensor, const void* data, size_t bytes)>;
+
+/// One call of a program. It checks its arrays, and owns the local ones. It lives as long as the run.
 class Call {
  public:
-  Call(const Program& program, Executable& executable, Values values, const void* const* arrays)
-      : program_(program), executable_(executable), values_(std::move(values)), arrays_(arrays) {}
-
-  void run(uint32_t workers) {
+  /// \param code  the decoded workload of the program
+  Call(const Program& program, const bytecode::Program& code, Given given,
+       const BeforeRead& before_read = nullptr)
+      : program_(program), code_(code), given_(std::move(given)) {
     check_sizes();
     for (size_t i = 0; i < program_.tensors.size(); ++i) {
-      if (program_.tensors[i].kind == TensorKind::kOffsets) check_offsets(i);
+      if (program_.tensors[i].kind == TensorKind::kOffsets) check_offsets(i, before_read);
     }
     for (size_t i = 0; i < program_.tensors.size(); ++i) {
-      if (program_.tensors[i].kind == TensorKind::kIndices) check_indices(i);
+      if (program_.tensors[i].kind == TensorKind::kIndices) check_indices(i, before_read);
     }
-    program_.derive(values_);
-    std::vector<Array> locals;
-    std::vector<bind::ArrayRef> refs;
-    for (size_t i = 0; i < program_.tensors.size(); ++i) refs.push_back(array(i, locals));
-    sched::RunOptions options = program_.options;
-    options.workers = workers;
-    std::optional<CrashWatch> watch;
+    program_.derive(given_.values);
+    for (size_t i = 0; i < program_.tensors.size(); ++i) refs_.push_back(array(i));
     if (program_.native != nullptr) {
       program_.native->current_call = current_call;
-      watch.emplace();
+      watch_.emplace();
     }
-    run_program(program_, executable_, refs, values_, options);
+  }
+  Call(const Call&) = delete;
+
+  const std::vector<bind::ArrayRef>& refs() const { return refs_; }
+  const Values& values() const { return given_.values; }
+  sched::RunOptions options() const {
+    sched::RunOptions options = program_.options;
+    options.workers = given_.workers;
+    return options;
   }
 
  private:
   std::string name(size_t tensor) const { return program_.tensors[tensor].name; }
-  const bytecode::TensorDescriptor& descriptor(size_t i) const { return executable_.program().tensors[i]; }
+  const bytecode::TensorDescriptor& descriptor(size_t i) const { return code_.tensors[i]; }
   size_t size_symbol(size_t tensor) const { return size_t(-1 - descriptor(tensor).dims[0]); }
 
   void check_sizes() const {
-    for (size_t i = 0; i < values_.size(); ++i) {
-      const bool is_size = executable_.program().symbols[i].kind == bytecode::SymbolKind::SIZE;
-      if (is_size && values_[i] && *values_[i] < 0)
+    for (size_t i = 0; i < values().size(); ++i) {
+      const bool is_size = code_.symbols[i].kind == bytecode::SymbolKind::SIZE;
+      if (is_size && values()[i] && *values()[i] < 0)
         throw Mistake(program_.symbols[i].name + std::string(": a size is at least 0"));
     }
   }
 
   /// The number of offsets follows from that of rows.
-  void check_offsets(size_t i) {
-    const int64_t rows = *values_[program_.tensors[i].axis];
-    values_[size_symbol(i)] = rows + 1;
-    const auto* offsets = static_cast<const int64_t*>(arrays_[i]);
+  void check_offsets(size_t i, const BeforeRead& before_read) {
+    const int64_t rows = *values()[program_.tensors[i].axis];
+    given_.values[size_symbol(i)] = rows + 1;
+    const auto* offsets = static_cast<const int64_t*>(given_.arrays[i]);
     if (offsets == nullptr) throw Mistake(name(i) + ": expected an array, found NULL");
+    if (before_read) before_read(i, offsets, size_t(rows + 1) * sizeof *offsets);
     for (int64_t b = 0; b <= rows; ++b) {
       if (offsets[b] < (b == 0 ? 0 : offsets[b - 1]))
         throw Mistake(name(i) + ": element " + std::to_string(b) + " is less than the one before");
@@ -146,36 +157,40 @@ class Call {
   }
 
   /// The number of indices is the last of the offsets.
-  void check_indices(size_t i) {
+  void check_indices(size_t i, const BeforeRead& before_read) {
     const size_t axis = program_.tensors[i].axis;
-    const auto* offsets = static_cast<const int64_t*>(arrays_[axis]);
-    const int64_t rows = *values_[program_.tensors[axis].axis];
-    values_[size_symbol(i)] = offsets[rows];
-    const auto* indices = static_cast<const int32_t*>(arrays_[i]);
+    const auto* offsets = static_cast<const int64_t*>(given_.arrays[axis]);
+    const int64_t rows = *values()[program_.tensors[axis].axis];
+    given_.values[size_symbol(i)] = offsets[rows];
+    const auto* indices = static_cast<const int32_t*>(given_.arrays[i]);
+    if (before_read && indices != nullptr) before_read(i, indices, size_t(offsets[rows]) * sizeof *indices);
     for (int64_t j = offsets[0]; indices != nullptr && j < offsets[rows]; ++j) {
       if (indices[j] < 0) throw Mistake(name(i) + ": element " + std::to_string(j) + " is negative");
     }
   }
 
-  /// The caller's array, or a local one that lives as long as the call.
-  bind::ArrayRef array(size_t i, std::vector<Array>& locals) const {
-    const std::vector<int64_t> shape = shape_of(program_, descriptor(i), values_);
+  /// The caller's array, or a local one.
+  bind::ArrayRef array(size_t i) {
+    const std::vector<int64_t> shape = shape_of(program_, descriptor(i), values());
     const DType dtype = descriptor(i).dtype;
     if (program_.tensors[i].kind == TensorKind::kLocal) {
-      locals.emplace_back(dtype, shape);
-      return packed_ref(locals.back().data(), dtype, shape);
+      locals_.emplace_back(dtype, shape);
+      return packed_ref(locals_.back().data(), dtype, shape);
     }
     bool is_empty = false;
     for (const int64_t size : shape) is_empty |= size == 0;
-    if (arrays_[i] == nullptr && !is_empty) throw Mistake(name(i) + ": expected an array, found NULL");
+    const void* data = given_.arrays[i];
+    if (data == nullptr && !is_empty) throw Mistake(name(i) + ": expected an array, found NULL");
     // Tasks write only what the header declares without `const`.
-    return packed_ref(static_cast<char*>(const_cast<void*>(arrays_[i])), dtype, shape);
+    return packed_ref(static_cast<char*>(const_cast<void*>(data)), dtype, shape);
   }
 
   const Program& program_;
-  Executable& executable_;
-  Values values_;
-  const void* const* arrays_;
+  const bytecode::Program& code_;
+  Given given_;
+  std::vector<Array> locals_;
+  std::vector<bind::ArrayRef> refs_;
+  std::optional<CrashWatch> watch_;
 };
 
 /// The program on the engine.
@@ -186,23 +201,37 @@ class Engine {
   Executable executable;
 };
 
-const char* call(Callable& callable, Values values, const void* const* arrays, uint32_t workers) {
+/// The engine of a program, which the first call makes.
+inline Executable& executable_of(Callable& callable) {
+  const std::lock_guard<std::mutex> lock(callable.mutex);
+  if (callable.engine == nullptr) callable.engine = std::make_shared<Engine>(callable.program);
+  return callable.engine->executable;
+}
+
+/// Calls `body`. Returns null, or the error that it throws: a text that is valid until the next call of the
+/// thread.
+template <class Body>
+const char* error_text(const Program& program, Body body) {
   static thread_local std::string message;
   try {
-    {
-      const std::lock_guard<std::mutex> lock(callable.mutex);
-      if (callable.engine == nullptr) callable.engine = std::make_shared<Engine>(callable.program);
-    }
-    Call(callable.program, callable.engine->executable, std::move(values), arrays).run(workers);
+    body();
     return nullptr;
   } catch (const Mistake& mistake) {
     message = std::string("error: ") + mistake.what();
   } catch (const EngineError& error) {
-    message = explain(callable.program, error);
+    message = explain(program, error);
   } catch (const std::bad_alloc&) {
     return "error: out of memory";
   }
   return message.c_str();
+}
+
+const char* call(Callable& callable, Given given) {
+  return error_text(callable.program, [&] {
+    Executable& executable = executable_of(callable);
+    const Call bound(callable.program, executable.program(), std::move(given));
+    run_program(callable.program, executable, bound.refs(), bound.values(), bound.options());
+  });
 }
 
 }  // namespace pto::wsp::host

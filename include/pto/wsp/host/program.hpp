@@ -15,6 +15,10 @@
 #include "pto/wsp/sched/options.hpp"
 #include "pto/wsp/walk.hpp"
 
+struct PTOGraph;
+struct PTOLaunch;
+struct PTOSession;
+
 namespace pto::wsp::host {
 
 /// A size or scalar of a program; its number is its place.
@@ -105,16 +109,32 @@ inline int64_t bits_of(float value) {
 
 class Engine;
 
-/// A program that is called with arrays in memory. The first call makes the engine's part of it.
+/// A program that is called with arrays in memory.
 struct Callable {
   Program program;
-  std::mutex mutex{};
-  std::shared_ptr<Engine> engine{};
+  std::mutex mutex{};                ///< guards the following members
+  std::shared_ptr<Engine> engine{};  ///< made by the first call
+  const void* host = nullptr;        ///< library of the sessions of `hosted`
+  std::shared_ptr<void> hosted{};    ///< the program in sessions, made by the first launch
 };
 
-/// Runs a program on one array per tensor; those of kLocal are null. Any thread may call it. Returns null, or
-/// an error that is valid until the next call of the thread.
-const char* call(Callable& callable, Values values, const void* const* arrays, uint32_t workers);
+/// The values and arrays of a call.
+struct Given {
+  Values values;
+  std::vector<const void*> arrays;  ///< one per tensor; null for those of kLocal
+  uint32_t workers;
+};
+
+/// Runs a program. Any thread may call it. Returns null, or an error that is valid until the next call of the
+/// thread.
+const char* call(Callable& callable, Given given);
+
+/// Launches a program in a session. `graph` and `launch` may be null. Returns as `call` does.
+const char* launch(Callable& callable, Given given, PTOSession* session, const PTOGraph* graph,
+                   PTOLaunch** launch);
+
+/// Makes a graph of a program, with a name that may be null. Returns as `call` does.
+const char* make_graph(Callable& callable, PTOSession* session, const char* name, PTOGraph** graph);
 
 /// Runs a program as the command line says. Returns the exit status: 0 done, 1 refused or failed.
 int run_command(const Program& program, int argc, char** argv);

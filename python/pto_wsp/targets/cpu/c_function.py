@@ -1,4 +1,4 @@
-"""An emitted program as a function of C: its header, and the function itself."""
+"""An emitted program as functions of C: its header, and the functions."""
 
 from __future__ import annotations
 
@@ -89,13 +89,39 @@ def _element(dtype: str) -> str:
     return _ELEMENTS.get(dtype, f"{sign}int{dtype[1:]}_t")
 
 
-def c_header(module: Module) -> str:
-    """Return the header of a program as a function of C."""
+_CALL = """\
+// Runs the program and returns when all tasks are done. Returns NULL, or what is wrong: a text that
+// is valid until the thread calls the function again. Several threads may call it.
+const char* {name}(const struct {name}_arguments* arguments);
+"""
+_LAUNCH = """
+// Launches the program in a session, which runs it concurrently with other launches, with the results
+// of one after another. The structure is copied; its arrays must stay until the launch is done.
+// `graph` is NULL or a contract, `launch` is NULL or receives the launch. Returns as above.
+const char* {name}_launch(
+    PTOSession* session, const struct {name}_arguments* arguments, const PTOGraph* graph,
+    PTOLaunch** launch);
+
+// Makes a graph of the program, for a contract in a session. `title` is for messages, or NULL.
+const char* {name}_graph(PTOSession* session, const char* title, PTOGraph** graph);
+"""
+
+
+def c_header(module: Module, *, has_launch: bool) -> str:
+    """Return the header of a program as functions of C.
+
+    Args:
+        module: the program.
+        has_launch: whether sessions launch it, too.
+    """
     name, out = c_name(module.entry), TextWriter()
-    out.line(f"// The program {ascii(module.entry)[1:-1]} as a function of C.")
-    for line in ("#pragma once", "#include <stdbool.h>", "#include <stdint.h>", "", "#ifdef __cplusplus"):
+    what = "functions" if has_launch else "a function"
+    out.line(f"// The program {ascii(module.entry)[1:-1]} as {what} of C.")
+    for line in ("#pragma once", "#include <stdbool.h>", "#include <stdint.h>"):
         out.line(line)
-    for line in ('extern "C" {', "#endif", ""):
+    if has_launch:
+        out.line('#include "include/pto/wsp/pto_session.h"')
+    for line in ("", "#ifdef __cplusplus", 'extern "C" {', "#endif", ""):
         out.line(line)
     out.line("// All sizes, scalars and arrays are needed. Arrays are in C order, without gaps.")
     out.line(f"struct {name}_arguments {{")
@@ -105,34 +131,61 @@ def c_header(module: Module) -> str:
         out.line("uint32_t workers;  // threads; 0 = one per core")
     out.line("};")
     out.line()
-    out.line(
-        "// Runs the program and returns when all tasks are done. Returns NULL, or what is wrong: a text that"
-    )
-    out.line("// is valid until the thread calls the function again. Several threads may call it.")
-    out.line(f"const char* {name}(const struct {name}_arguments* arguments);")
+    for line in (_CALL + _LAUNCH * has_launch).format(name=name).splitlines():
+        out.line(line)
     for line in ("", "#ifdef __cplusplus", "}", "#endif"):
         out.line(line)
     return str(out)
 
 
-def write_function(module: Module, out: TextWriter) -> None:
-    """Write the function, after `make_program`."""
-    name, entry, members = c_name(module.entry), module.entry_workload, members_of(module)
-    values = {member.number: member for member in members if not member.is_array}
-    arrays = {member.number: member for member in members if member.is_array}
-    out.line(f'extern "C" __attribute__((visibility("default"))) const char* {name}(')
-    out.line(f"    const struct {name}_arguments* arguments) {{")
+def write_functions(module: Module, out: TextWriter, *, has_launch: bool) -> None:
+    """Write the functions of the header, after `make_program`."""
+    name = c_name(module.entry)
+    arguments = f"const struct {name}_arguments* arguments"
+    out.line("static pto::wsp::host::Callable& pto_callable() {")
     with out.indented():
         out.line("static pto::wsp::host::Callable callable{make_program()};")
-        out.line(f"pto::wsp::host::Values values({len(entry.symbols)});")
-        for number, member in values.items():
+        out.line("return callable;")
+    out.line("}")
+    out.line()
+    _write_given(module, arguments, out)
+    _write_function(f"{name}(\n    {arguments})", "call(pto_callable(), pto_given(arguments))", out)
+    if has_launch:
+        declared = f"{name}_launch(\n    PTOSession* session, {arguments}, const PTOGraph* graph,\n"
+        called = "launch(pto_callable(), pto_given(arguments), session, graph, launch)"
+        _write_function(f"{declared}    PTOLaunch** launch)", called, out)
+        declared = f"{name}_graph(\n    PTOSession* session, const char* title, PTOGraph** graph)"
+        _write_function(declared, "make_graph(pto_callable(), session, title, graph)", out)
+
+
+def _write_function(declared: str, called: str, out: TextWriter) -> None:
+    out.line()
+    for line in f'extern "C" __attribute__((visibility("default"))) const char* {declared} {{'.splitlines():
+        out.line(line)
+    with out.indented():
+        out.line(f"return pto::wsp::host::{called};")
+    out.line("}")
+
+
+def _write_given(module: Module, arguments: str, out: TextWriter) -> None:
+    """Write what turns the structure of arguments into values and arrays by their numbers."""
+    entry, members = module.entry_workload, members_of(module)
+    arrays = {member.number: member for member in members if member.is_array}
+    out.line(f"static pto::wsp::host::Given pto_given({arguments}) {{")
+    with out.indented():
+        out.line("pto::wsp::host::Given given{};")
+        out.line(f"given.values.resize({len(entry.symbols)});")
+        for member in members:
+            if member.is_array:
+                continue
             value = f"arguments->{member.name}"
             bits = f"pto::wsp::host::bits_of({value})" if member.type == "float " else f"int64_t({value})"
-            out.line(f"values[{number}] = {bits};")
-        out.line("const void* const arrays[] = {")
+            out.line(f"given.values[{member.number}] = {bits};")
+        out.line("given.arrays = {")
         with out.indented():
             for number in range(len(entry.tensors)):
                 out.line(f"arguments->{arrays[number].name}," if number in arrays else "nullptr,")
         out.line("};")
-        out.line("return pto::wsp::host::call(callable, std::move(values), arrays, arguments->workers);")
+        out.line("given.workers = arguments->workers;")
+        out.line("return given;")
     out.line("}")

@@ -13,8 +13,8 @@ from pto_wsp.targets.cpu.native import FREESTANDING
 from pto_wsp.targets.cpu.readme import BuildText, command_name, kernel_flags, readme
 
 _NOTES = """
-`make lib{name}.so` builds a library with the function of `{name}.h`, which runs the program on arrays
-in memory. A process can load the libraries of several programs.
+`make lib{name}.so` builds a library with the functions of `{name}.h`, which run the program on arrays
+in memory, also concurrently with programs of other libraries in one session.
 """
 
 
@@ -27,7 +27,7 @@ def build_files(module: Module, library: Library, features: Features) -> Mapping
         commands=("make",),
         command=f"./{command_name(module)}",
         notes=_NOTES.format(name=c_name(module.entry)),
-        files=(f"| `{c_name(module.entry)}.h` | the program as a function of C |",),
+        files=(f"| `{c_name(module.entry)}.h` | the program as functions of C |",),
     )
     return {"README.md": readme(module, text), "Makefile": _makefile(module, library, features)}
 
@@ -41,9 +41,10 @@ COMMON = -std=c++17 -fPIC -fvisibility=hidden -Iinclude {" ".join(features.flags
 {name}: kernels.o parts.o{native} main.o host.o
 \t$(CXX) $^ -pthread -o $@
 
-# The function of `{header}.h`. Symbols of several such libraries in one process stay apart.
+# The functions of `{header}.h`. Symbols of several such libraries in one process stay apart.
+# Threads may sleep in a library, so it is never unloaded.
 lib{header}.so: kernels.o parts.o{native} main.o host.o
-\t$(CXX) -shared -Wl,-Bsymbolic $^ -pthread -o $@
+\t$(CXX) -shared -Wl,-Bsymbolic -Wl,-z,nodelete $^ -pthread -o $@
 
 {unit_flags(native, "$(COMMON)")}
 %.o: %.cpp

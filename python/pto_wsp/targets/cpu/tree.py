@@ -22,7 +22,7 @@ from pto_wsp.targets.base import SourceTree, table_hash
 from pto_wsp.targets.c_style.expressions import ExpressionWriter
 from pto_wsp.targets.c_style.spelling import function_name, scalar_name, scalar_type
 from pto_wsp.targets.cpu.arguments import axes_of, hidden_symbols, read_tensors
-from pto_wsp.targets.cpu.c_function import c_header, c_name, write_function
+from pto_wsp.targets.cpu.c_function import c_header, c_name, write_functions
 from pto_wsp.targets.cpu.emit import Library
 from pto_wsp.targets.cpu.native import included_files
 from pto_wsp.targets.cpu.spelling import CppSpelling, c_string
@@ -35,6 +35,7 @@ _ENGINE = """\
 // The engine, and what reads and writes arrays: the same for every program.
 #include "pto/wsp/host/command.hpp"
 """
+_SESSIONS = '#include "pto/wsp/host/session.hpp"\n'
 
 
 BuildFiles = Callable[[Module, Library], Mapping[str, str]]
@@ -54,7 +55,8 @@ def program_tree(
         build_files: makes the files that build it.
         has_walk: whether the workload is emitted as source, too.
         has_function: whether the program is a function of C, too, which the build makes a library of.
-        orchestration: returns the workload as C, which then adds the tasks in place of the engine.
+        orchestration: returns the workload as C, which then adds the tasks in place of the engine. Sessions
+            launch only programs of the engine.
 
     Raises:
         UnsupportedByTarget: the program has axes with rows, or kernels that include files of their own.
@@ -69,14 +71,16 @@ def program_tree(
     header = f"{c_name(module.entry)}.h" if has_function else ""
     walks = {"walk": "pto_wsp_walk"} if has_walk else {}
     walks |= {"orchestrate": "pto_wsp_orchestrate"} if orchestration is not None else {}
-    own = {"bytecode.hpp": _bytecode(lowered.code), "main.cpp": _main(module, library, header, walks)}
+    has_launch = has_function and orchestration is None
+    main = _main(module, library, header, walks, has_launch=has_launch)
+    own = {"bytecode.hpp": _bytecode(lowered.code), "main.cpp": main}
     if has_function:
-        own[header] = c_header(module)
+        own[header] = c_header(module, has_launch=has_launch)
     if has_walk:
         own["walk.cpp"] = lower_workload_to_source(module, lowered)
     if orchestration is not None:
         own["orchestration.c"] = orchestration(module)
-    sources = kernels | own | {"host.cpp": _ENGINE}
+    sources = kernels | own | {"host.cpp": _ENGINE + _SESSIONS * has_launch}
     headers = {f"include/{name}": text for name, text in headers_of(sources.values())}
     return SourceTree({**build_files(module, library), **sources, **headers}, tuple(kernels))
 
@@ -140,7 +144,9 @@ def _bytecode(code: bytes) -> str:
 # --- the host program -----------------------------------------------------------------------------------
 
 
-def _main(module: Module, library: Library, header: str, walks: Mapping[str, str]) -> str:
+def _main(
+    module: Module, library: Library, header: str, walks: Mapping[str, str], *, has_launch: bool
+) -> str:
     entry = module.entry_workload
     out = TextWriter()
     out.line(f"// The host program of {ascii(entry.name)[1:-1]}. It reads and writes `.npy` files.")
@@ -178,7 +184,7 @@ def _main(module: Module, library: Library, header: str, walks: Mapping[str, str
     out.line("}")
     out.line()
     if header:
-        write_function(module, out)
+        write_functions(module, out, has_launch=has_launch)
         out.line()
     out.line("int main(int argc, char** argv) {")
     with out.indented():

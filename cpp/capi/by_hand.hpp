@@ -50,6 +50,10 @@ class ByHand {
     is_used_.store(false, std::memory_order_relaxed);
   }
 
+  /// Whether threads take tasks. Sequentially consistent with `begin_use`.
+  bool is_used() const { return is_used_.load(std::memory_order_seq_cst); }
+  void begin_use() { is_used_.store(true, std::memory_order_seq_cst); }
+
   /// Says to those who wait that a task was submitted.
   void notice_submitted() {
     if (!is_used_.load(std::memory_order_relaxed)) return;
@@ -61,7 +65,7 @@ class ByHand {
   /// complete or it is stopped.
   int32_t take(bool waits) {
     std::unique_lock<std::mutex> lock(mutex_);
-    is_used_.store(true, std::memory_order_relaxed);
+    begin_use();
     for (;;) {
       if (!is_open_) throw Mistake{PTO_ERROR_STATE, "workers run the tasks already"};
       see_submitted();

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "call.hpp"
+#include "directives.hpp"
 #include "pto/wsp/bytecode/body.hpp"
 #include "pto/wsp/sched/crew.hpp"
 
@@ -54,12 +55,14 @@ class GraphEngine {
   }
 
   /// Begins a run on `workers` threads, the caller's among them. If the graph is fed, the caller feeds it and
-  /// then calls `crew().end_feed()`.
-  void begin(std::shared_ptr<sched::KeptGraph> graph, uint32_t workers, bool is_fed) {
+  /// then calls `crew().end_feed()`. With directives, the graph has traits.
+  void begin(std::shared_ptr<sched::KeptGraph> graph, uint32_t workers, const Directives& directives,
+             bool is_fed) {
     sched::RunOptions options;
     options.workers = workers;
     options.start = sched::Start::kAfterBuild;
     options.lookahead = kLookahead;
+    if (directives.are_stated()) directives.apply_to(options);
     if (!crew_ || !crew_->is_idle()) crew_ = std::make_shared<sched::Crew>();
     crew_->begin(prepared_, {}, options, std::move(graph), is_fed);
   }

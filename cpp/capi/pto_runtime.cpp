@@ -13,6 +13,7 @@
 
 using pto::wsp::EngineError;
 using pto::wsp::Role;
+using pto::wsp::capi::Directives;
 using pto::wsp::capi::Kept;
 using pto::wsp::capi::Mistake;
 using pto::wsp::capi::Runtime;
@@ -146,6 +147,10 @@ int pto_runtime_set_row_unit(PTORuntime* rt, int32_t rows) {
   return guarded(rt, [=](Runtime& r) { r.set_row_unit(rows); });
 }
 
+int pto_runtime_set_group(PTORuntime* rt, int num_workers) {
+  return guarded(rt, [=](Runtime& r) { r.set_group(num_workers); });
+}
+
 int pto_register_incore_func(PTORuntime* rt, const char* func_name, PTOInCoreFunc func) {
   return guarded(rt, [=](Runtime& r) { r.register_function(func_name, func); });
 }
@@ -174,6 +179,21 @@ int pto_task_add_output(PTORuntime* rt, int32_t task, void* tensor, int64_t row,
 int pto_task_add_inout(PTORuntime* rt, int32_t task, void* tensor, int64_t row, int64_t col, int64_t rows,
                        int64_t cols) {
   return add<Role::inout>(rt, task, tensor, row, col, rows, cols);
+}
+
+int pto_task_set_order(PTORuntime* rt, int32_t task, int64_t key) {
+  return guarded(rt, [=](Runtime& r) { r.state(task, Directives::kOrder, key); });
+}
+
+int pto_task_set_cost(PTORuntime* rt, int32_t task, int64_t cost) {
+  return guarded(rt, [=](Runtime& r) {
+    if (cost < 0) throw Mistake{PTO_ERROR_ARGUMENT, "a cost of " + std::to_string(cost)};
+    r.state(task, Directives::kCost, cost);
+  });
+}
+
+int pto_task_set_affinity(PTORuntime* rt, int32_t task, int64_t key) {
+  return guarded(rt, [=](Runtime& r) { r.state(task, Directives::kAffinity, key); });
 }
 
 int pto_task_submit(PTORuntime* rt, int32_t task) {

@@ -49,13 +49,14 @@ class Recorder {
  public:
   explicit Recorder(const Tasks& tasks) : tasks_(tasks), finder_(tasks) { begin_graph(); }
 
-  /// Writes down the task at `place`; true if strands before it are complete now.
-  bool record(const Task& task, uint32_t place) {
+  /// Writes down the task at `place`; true if strands before it are complete now. With `traits`, which are
+  /// null for all tasks or for none, it begins a strand, so that it is compared with other tasks.
+  bool record(const Task& task, uint32_t place, const sched::Traits* traits = nullptr) {
     num_arguments_ += task.num_arguments;
     find_earlier(task, place);
     const uint32_t length = place - first_in_strand_;
-    const bool goes_on = num_own_ == length && length != 0 && length < kMaxStrand;
-    if (!goes_on) begin_strand(place);
+    const bool goes_on = num_own_ == length && length != 0 && length < kMaxStrand && traits == nullptr;
+    if (!goes_on) begin_strand(place, traits);
     waiter_ = goes_on ? inside(own_) : first_of(head_);
     names_.emplace_back(own_, place - first_in_strand_ + 1);
     if (!goes_on && num_own_ != 0) wait_for({own_ - 1, num_own_});
@@ -140,12 +141,12 @@ class Recorder {
     num_previous_ = num_previous;
   }
 
-  void begin_strand(uint32_t place) {
+  void begin_strand(uint32_t place, const sched::Traits* traits) {
     if (!is_empty()) end_strand();
     if (graph_->num_built() > sched::kMaxGraphOperand)
       throw EngineError("too-many-tasks", "the graph has too many tasks");
     writer_.reserve();
-    graph_->begin_strand(writer_.at(), place, num_own_ != 0);
+    graph_->begin_strand(writer_.at(), place, num_own_ != 0, traits);
     first_in_previous_ = first_in_strand_;
     first_in_strand_ = place;
     own_ = uint32_t(graph_->num_built() - 1);

@@ -44,7 +44,14 @@ class Runtime {
     refuse_while_fed("workers run the tasks already: how many, that has to be said before");
     if (workers < 0 || workers > int(kMaxWorkers))
       throw Mistake{PTO_ERROR_ARGUMENT, std::to_string(workers) + " workers: expected 0 to 1024"};
+    refuse_with_groups();
     workers_ = uint32_t(workers);
+  }
+
+  void set_group(int workers) {
+    refuse_with_groups();
+    if (workers < 1) throw Mistake{PTO_ERROR_ARGUMENT, "a group of " + std::to_string(workers) + " workers"};
+    directives_.set_group(uint32_t(workers));
   }
 
   void set_row_unit(int32_t rows) {
@@ -106,12 +113,22 @@ class Runtime {
     tasks_.add_argument(uint32_t(number), {found, role});
   }
 
+  /// States a number of a task for a directive.
+  void state(int32_t number, Directives::Kind kind, int64_t value) {
+    if (!is_in_state(number, Task::State::kOpen)) refuse_task(number, "allocated and not submitted");
+    if (!directives_.is_stated(kind)) begin_directive(kind);
+    directives_.state(uint32_t(number), kind, value);
+  }
+
   [[gnu::always_inline]] inline void submit(int32_t number) {
     if (number != latest() && !is_in_state(number, Task::State::kOpen))
       refuse_task(number, "allocated and not submitted");
     set_latest(kNobody);
     const uint32_t place = tasks_.num_submitted();
-    const bool ends_strand = recorder_.record(tasks_.submit(uint32_t(number)), place);
+    const Task& task = tasks_.submit(uint32_t(number));
+    const bool ends_strand = __builtin_expect(directives_.are_stated(), false)
+                                 ? record_stated(number)
+                                 : recorder_.record(task, place);
     if (is_fed_) feed(ends_strand);
     by_hand_.notice_submitted();
   }
@@ -130,7 +147,7 @@ class Runtime {
       engine().crew().feed();
       engine().crew().end_feed();
     } else {
-      engine().begin(graph, num_workers(), false);
+      engine().begin(graph, num_workers(), directives_, false);
     }
     is_working_ = true;
     const std::optional<sched::Failure> failure = engine().finish();
@@ -147,6 +164,9 @@ class Runtime {
   // Taking, running and completing tasks by hand, on any thread
 
   int32_t take(bool waits) {
+    by_hand_.begin_use();
+    if (is_scheduled_.load(std::memory_order_seq_cst))
+      throw Mistake{PTO_ERROR_STATE, "directives are for workers: run the tasks by pto_execute_all"};
     const int32_t number = by_hand_.take(waits);
     return error() == PTO_OK ? number : error();
   }
@@ -241,6 +261,8 @@ class Runtime {
     recorder_.clear();
     names_.clear();
     libraries_.clear();
+    directives_.clear();
+    is_scheduled_.store(false, std::memory_order_relaxed);
     set_latest(kNobody);
     row_unit_ = 1;
     workers_ = 0;
@@ -286,6 +308,29 @@ class Runtime {
     if (is_begun_) throw Mistake{PTO_ERROR_STATE, message};
   }
 
+  void refuse_with_groups() const {
+    if (directives_.is_stated(Directives::kAffinity))
+      throw Mistake{PTO_ERROR_STATE,
+                    "tasks have groups of workers already: their number has to be said before"};
+  }
+
+  /// A directive begins to hold. Without one, the tasks so far have no traits.
+  void begin_directive(Directives::Kind kind) {
+    refuse_while_fed("workers run the tasks already: a directive has to be stated before");
+    if (!directives_.are_stated() && !recorder_.is_empty())
+      throw Mistake{PTO_ERROR_STATE,
+                    "tasks without directives are submitted: the first task has to state one"};
+    is_scheduled_.store(true, std::memory_order_seq_cst);
+    if (by_hand_.is_used())
+      throw Mistake{PTO_ERROR_STATE, "directives are for workers, and tasks are taken by hand"};
+    directives_.begin(kind);
+  }
+
+  [[gnu::noinline]] bool record_stated(int32_t number) {
+    const sched::Traits traits = directives_.take(uint32_t(number), num_workers());
+    return recorder_.record(tasks_[uint32_t(number)], tasks_.num_submitted() - 1, &traits);
+  }
+
   GraphEngine& engine() {
     if (!engine_) engine_.emplace(tasks_);
     return *engine_;
@@ -298,7 +343,7 @@ class Runtime {
   void feed(bool ends_strand) {
     if (!is_begun_ && tasks_.num_submitted() > threshold_) {
       close_by_hand();
-      engine().begin(recorder_.graph(), num_workers(), true);
+      engine().begin(recorder_.graph(), num_workers(), directives_, true);
       is_begun_ = true;
       pass_from(PTO_OK, kFed);
     }
@@ -365,6 +410,8 @@ class Runtime {
   Tasks tasks_;
   Names names_;
   Recorder recorder_{tasks_};
+  Directives directives_;
+  std::atomic<bool> is_scheduled_{false};  ///< a directive holds
   std::optional<GraphEngine> engine_;
   ByHand by_hand_{tasks_};
   std::mutex error_mutex_;

@@ -32,17 +32,29 @@ typedef struct Program {
   int32_t* memory;
   uint32_t seed;
   int num_tasks;
+  int has_directives; /* which change no result */
 } Program;
+
+/* States something about a task; about the first one, at least an order. */
+static void state_something(PTORuntime* rt, int32_t task, int t, uint32_t* state) {
+  if (t == 0 || random_below(state, 2) == 0)
+    CHECK_EQ(PTO_OK, pto_task_set_order(rt, task, (int64_t)random_below(state, 9) - 4));
+  if (t == 0 || random_below(state, 3) == 0)
+    CHECK_EQ(PTO_OK, pto_task_set_cost(rt, task, random_below(state, 9)));
+  if (t == 0 || random_below(state, 3) == 0)
+    CHECK_EQ(PTO_OK, pto_task_set_affinity(rt, task, (int64_t)random_below(state, 9) - 4));
+}
 
 /* Adds or runs the same tasks in the same order for the same seed. */
 static void build(PTORuntime* rt, void* user_data) {
   const Program* program = (const Program*)user_data;
-  uint32_t state = program->seed;
+  uint32_t state = program->seed, stated = program->seed;
   for (int t = 0; t < program->num_tasks; ++t) {
     const Shape* shape = &SHAPES[random_below(&state, 5)];
     const int size = shape->rows * shape->cols;
     const int num_args = 1 + (int)random_below(&state, random_below(&state, 8) == 0 ? MAX_ARGS : 4);
     const int32_t task = rt == NULL ? 0 : pto_task_alloc(rt, "combine", (void*)shape->func, 0, 0);
+    if (rt != NULL && program->has_directives) state_something(rt, task, t, &stated);
     void* args[MAX_ARGS];
     for (int i = 0; i < num_args; ++i) {
       /* A base inside the memory, and an offset in whole rows and in elements: all of it may overlap. */
@@ -96,18 +108,20 @@ int main(void) {
   static int32_t expected[CELLS], found[CELLS];
   for (uint32_t seed = 1; seed <= 40; ++seed) {
     uint32_t state = seed;
-    Program program = {expected, seed, (int)random_below(&state, MAX_TASKS)};
+    Program program = {expected, seed, (int)random_below(&state, MAX_TASKS), 0};
     fill(expected, seed);
     build(NULL, &program);
     program.memory = found;
     for (int workers = 1; workers <= 4; ++workers) {
       const int thresholds[] = {0, 1, 50, 100000};
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < 8; ++i) {
+        program.has_directives = i >= 4;
         fill(found, seed);
-        CHECK_EQ(PTO_OK, runtime_entry_arm64(build, &program, workers, thresholds[i]));
+        CHECK_EQ(PTO_OK, runtime_entry_arm64(build, &program, workers, thresholds[i % 4]));
         CHECK(memcmp(expected, found, sizeof(found)) == 0);
       }
     }
+    program.has_directives = 0;
     PTORuntime rt;
     CHECK_EQ(PTO_OK, pto_runtime_init(&rt));
     fill(found, seed);

@@ -75,6 +75,9 @@ PTO_API int pto_runtime_set_workers(PTORuntime* rt, int num_workers);
 /** Makes row offsets of regions to come count `rows` rows each: code that counts tiles gives their rows. */
 PTO_API int pto_runtime_set_row_unit(PTORuntime* rt, int32_t rows);
 
+/** Sets the size of the groups of workers of pto_task_set_affinity; the default is 1. */
+PTO_API int pto_runtime_set_group(PTORuntime* rt, int num_workers);
+
 /** Makes tasks of that name that are allocated without a function run `func`. */
 PTO_API int pto_register_incore_func(PTORuntime* rt, const char* func_name, PTOInCoreFunc func);
 
@@ -107,6 +110,20 @@ PTO_API int pto_task_add_output(PTORuntime* rt, int32_t task, void* tensor, int6
 /** Adds a region that the task reads and writes: one argument. */
 PTO_API int pto_task_add_inout(PTORuntime* rt, int32_t task, void* tensor, int64_t row, int64_t col,
                                int64_t rows, int64_t cols);
+
+/**
+ * States the place of a task among tasks that are ready: the one with the least key starts first. Of equal
+ * keys, the greatest cost starts first, then the first in the order of submission. The default is 0.
+ *
+ * If tasks use this or the next two functions, the first task that is submitted uses one of them. Tasks with
+ * statements cannot be taken by hand. \pre `task` is not submitted
+ */
+PTO_API int pto_task_set_order(PTORuntime* rt, int32_t task, int64_t key);
+/** States an estimate of the time of a task, in any unit: of tasks that are ready, the longest starts first.
+ */
+PTO_API int pto_task_set_cost(PTORuntime* rt, int32_t task, int64_t cost);
+/** Makes tasks with equal keys run on one group of workers: the key modulo the number of groups. */
+PTO_API int pto_task_set_affinity(PTORuntime* rt, int32_t task, int64_t key);
 
 /** Ends a task: it comes after those that were submitted before. */
 PTO_API int pto_task_submit(PTORuntime* rt, int32_t task);

@@ -92,7 +92,8 @@ PTO_API int pto_load_kernels(PTORuntime* rt, const char* filename);
 /**
  * Begins a task; returns its number.
  *
- * \param func_name    copied; shown by dumps
+ * \param func_name    copied; shown by dumps. Dumps do not show a task without a name (""): tasks that wait
+ *                     for it are shown to wait for what it waits for
  * \param func_ptr     a PTOInCoreFunc. NULL: what is registered or loaded for the name when it runs, else the
  *                     task is empty
  * \param buffer_bytes tiles of the function that share no memory; shown by dumps

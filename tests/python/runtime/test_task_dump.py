@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pto_wsp import In, Out, P, Tensor, Tile, f32, kernel, pto, workload
+from pto_wsp._native import TaskDump
 from pto_wsp.errors import UnusableFile
 from pto_wsp.runtime.task_dump import parse_task_dump, read_task_dump
 from pto_wsp.tools.main import OK, main
@@ -50,6 +51,19 @@ def test_written_is_read(tmp_path: Path, verbose: bool) -> None:
         assert tasks[3].details[1] == "after [0,2]"
     else:
         assert not any(t.details for t in tasks)
+
+
+def test_tasks_without_a_name_are_not_shown() -> None:
+    """Two steps of two tasks and one of none, with a nameless task between steps, as C orders `P.seq`."""
+    dumped = TaskDump()
+    nameless: list[tuple[str, list[int]]] = [("a", []), ("b", []), ("", [0, 1]), ("c", [1, 2]), ("d", [2])]
+    nameless += [("", [2, 3, 4]), ("", [5]), ("e", [6])]
+    for name, before in nameless:
+        dumped.add(name, 0, 0, before, [])
+    tasks = parse_task_dump(dumped.text(False))
+    assert {task.name: task.fanout for task in tasks} == {
+        "a": (2, 3), "b": (2, 3), "c": (4,), "d": (4,), "e": (),
+    }  # fmt: skip
 
 
 def test_a_verbose_dump_says_what_is_ready_and_who_touched_which_region_last(tmp_path: Path) -> None:

@@ -302,10 +302,10 @@ static inline OrchToken orch_mark(Orchestration* o) {
   return token;
 }
 
-/** Adds an empty task between the tasks before it that read a token, and those after it. */
+/** Adds an empty task between the tasks before it that read a token, and those after it. Dumps hide it. */
 static inline void orch_barrier(Orchestration* o, OrchToken token) {
   if (o->failed != NULL) return;
-  o->task = orch_checked(o, pto_task_alloc(&o->runtime, "barrier", NULL, 0, 0));
+  o->task = orch_checked(o, pto_task_alloc(&o->runtime, "", NULL, 0, 0));
   if (o->failed == NULL) orch_checked(o, pto_task_add_output(&o->runtime, o->task, token, 0, 0, 1, 1));
   if (o->failed == NULL) orch_checked(o, pto_task_submit(&o->runtime, o->task));
 }

@@ -3,9 +3,11 @@
 /// Tasks and their waits as text: one line per task, or all details. docs/task_dump.md describes it.
 #pragma once
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -28,10 +30,16 @@ class TaskDump {
  public:
   enum class Detail { kBrief, kVerbose };
 
-  /// Adds the next task in program order. \pre it waits for earlier tasks only
+  /// Adds the next task in program order. A task without a name is not shown: tasks that wait for it wait for
+  /// what it waits for. \pre it waits for earlier tasks only
   void add(DumpedTask task) {
+    const std::vector<uint64_t> before = std::move(task.before);
+    task.before = shown(before);
+    const bool is_shown = !task.name.empty();
+    added_.push_back({before, is_shown ? std::vector<uint64_t>{tasks_.size()} : task.before, is_shown});
+    if (!is_shown) return;
     after_.emplace_back();
-    for (const uint64_t before : task.before) after_[before].push_back(tasks_.size());
+    for (const uint64_t earlier : task.before) after_[earlier].push_back(tasks_.size());
     tasks_.push_back(std::move(task));
   }
 
@@ -57,6 +65,26 @@ class TaskDump {
   static constexpr const char* kRule =
       "================================================================================\n";
   static constexpr int kNameWidth = 14;
+
+  struct Added {
+    std::vector<uint64_t> before;   ///< added tasks that it waits for, ascending
+    std::vector<uint64_t> numbers;  ///< its number, or those of the tasks that are shown in its place
+    bool is_shown;
+  };
+
+  /// The numbers of the tasks that are shown for some added ones, ascending.
+  std::vector<uint64_t> shown(const std::vector<uint64_t>& added) const {
+    std::set<uint64_t> numbers;
+    for (const uint64_t place : added) {
+      const auto waits = [&](uint64_t other) {
+        return std::binary_search(added_[other].before.begin(), added_[other].before.end(), place);
+      };
+      // A hidden task is left out if another one of them waits for it.
+      if (!added_[place].is_shown && std::any_of(added.begin(), added.end(), waits)) continue;
+      numbers.insert(added_[place].numbers.begin(), added_[place].numbers.end());
+    }
+    return {numbers.begin(), numbers.end()};
+  }
 
   /// The number of incomplete tasks that a task waits for.
   size_t count_open(const DumpedTask& task) const {
@@ -142,6 +170,7 @@ class TaskDump {
     for (size_t i = 0; i < tasks.size(); ++i) std::fprintf(out, "%s%" PRIu64, i == 0 ? "" : ",", tasks[i]);
   }
 
+  std::vector<Added> added_;
   std::vector<DumpedTask> tasks_;
   std::vector<std::vector<uint64_t>> after_;
 };

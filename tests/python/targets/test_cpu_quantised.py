@@ -77,14 +77,33 @@ def rounded(form: Format, rows: int) -> KernelFunction:
 ROUNDED_KERNELS = {(f.name, rows): rounded(f, rows) for f in CHOSEN for rows in (1, 40)}
 
 
+def forms_of(width: str | None) -> list[Format]:
+    """Return the formats that are tested with a width: all with that of this machine."""
+    return [form for form in CHOSEN if width is None or form.name in OFTEN]
+
+
+FORMS_OF_WIDTHS = pytest.mark.parametrize(
+    ("library", "form"),
+    [
+        pytest.param(width, form, id=f"{param.id}-{form}")
+        for param in WIDTHS
+        for width in param.values
+        for form in forms_of(width)
+    ],
+    indirect=["library"],
+)
+
+
 @pytest.fixture(scope="module", params=WIDTHS)
 def library(request: pytest.FixtureRequest, cache: ArtifactCache) -> ctypes_abi.Library:
     with vectors_of(request.param):
-        kernels = [*KERNELS.values(), *PLAIN.values(), *LEFT, *NARROW, *ROUNDED_KERNELS.values()]
+        names = {form.name for form in forms_of(request.param)}
+        by_form = [made[key] for made in (KERNELS, ROUNDED_KERNELS) for key in made if key[0] in names]
+        kernels = [*by_form, *PLAIN.values(), *LEFT, *NARROW]
         return ctypes_abi.load(CpuTarget().build(kernels, cache))
 
 
-@pytest.mark.parametrize("form", CHOSEN, ids=str)
+@FORMS_OF_WIDTHS
 def test_products_have_the_bits_of_those_with_elements(library: ctypes_abi.Library, form: Format) -> None:
     numbers = some_numbers(form, DEPTH // form.block, N, seed=3)
     packed, values = pack(numbers, PANEL), numbers.values()
@@ -114,7 +133,7 @@ def special_rows(m: int) -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize("form", CHOSEN, ids=str)
+@FORMS_OF_WIDTHS
 def test_rounded_rows_are_multiplied_as_integers(library: ctypes_abi.Library, form: Format) -> None:
     numbers = some_numbers(form, DEPTH // form.block, N, seed=10)
     packed, values = pack(numbers, PANEL)[0], numbers.values()

@@ -300,6 +300,23 @@ static void test_mistakes(void) {
   pto_session_destroy(NULL);
 }
 
+/* A session of another build or of another library is refused before anything of it is used. */
+static void test_sessions_of_other_libraries(void) {
+  static uint32_t x[SIZE], y[SIZE];
+  const struct pair_arguments arguments = pair(x, y);
+  PTOSession* session = pto_session_create();
+  uint64_t other[3]; /* what calls its functions, the signature, the library */
+  memcpy(other, session, sizeof other);
+  PTOSession* of_other = (PTOSession*)(void*)other;
+  ++other[2];
+  CHECK_ERROR("the session is one of another library", pto_session_wait(of_other));
+  CHECK_ERROR("the session is one of another library", pto_session_cancel(of_other));
+  ++other[1];
+  CHECK_ERROR("from another version of PTO-WSP", copying_launch(of_other, &arguments, NULL, NULL));
+  CHECK_ERROR("from another version of PTO-WSP", pto_session_wait(of_other));
+  pto_session_destroy(session);
+}
+
 int main(void) {
   test_random_launches();
   test_waits_are_named();
@@ -309,5 +326,6 @@ int main(void) {
   test_contracts();
   test_axes_with_rows();
   test_mistakes();
+  test_sessions_of_other_libraries();
   return 0;
 }

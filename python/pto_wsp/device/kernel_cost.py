@@ -20,6 +20,8 @@ from pto_wsp.device.kernel_facts import (
     factor_spaces,
     load_targets,
     reading_spaces,
+    terms_dims,
+    terms_of_parts,
 )
 from pto_wsp.device.model import Device
 from pto_wsp.device.scoreboard import Scoreboard
@@ -99,10 +101,12 @@ class _Walk:
         self.uses = reading_spaces(kernel)
         self.ways, self.widths, self.product_pipe = device.ways, device.widths, device.product_pipe
         self.is_flat = device.is_flat
+        self.terms = dict(terms_dims(kernel))
         self.board = Scoreboard(num_buffers)
         self.loaded, self.stored = [0] * len(self.views), [0] * len(self.views)
         self.spilled = self.operations = 0
         self.kinds = core_kinds(kernel, device)
+        self.part_terms = terms_of_parts(kernel, self.kinds)
 
     def cost(self) -> KernelCost:
         if self.kernel.body is None:
@@ -228,7 +232,20 @@ class _Walk:
         self.copies[stmt.tile] = set()
         number = self.numbers[stmt.region.tensor]
         for space in (Space.UB,) if self.is_flat else load_targets(self.uses[stmt.tile]):
-            self.move(Space.GM, space, stmt.tile, num_bytes, stmt.loc, number=number)
+            has_parts = space is Space.L1 and stmt.tile in self.terms
+            for part, size in self.parts(stmt.tile) if has_parts else [(None, num_bytes)]:
+                self.move(Space.GM, space, stmt.tile, size, stmt.loc, number=number, part=part)
+
+    def parts(self, tile: str) -> list[tuple[int, int]]:
+        """Return the parts of a factor in L1 that move to L0 one after the other, with their bytes."""
+        valid, dim = self.valid[tile], self.terms[tile]
+        line = valid[1 - dim] * self.types[tile].dtype.itemsize
+        return [(part, terms * line) for part, terms in enumerate(self.split(valid[dim]))]
+
+    def split(self, terms: int) -> list[int]:
+        """Return the terms of each part of a product."""
+        step = self.part_terms or max(terms, 1)
+        return [min(step, terms - first) for first in range(0, max(terms, 1), step)]
 
     def store(self, stmt: k.Store) -> None:
         rows, cols = self.valid[stmt.tile]
@@ -250,17 +267,21 @@ class _Walk:
         num_bytes: int,
         loc: Location | None,
         number: int | None = None,
+        part: int | None = None,
     ) -> None:
-        """Move a tile; `number` is that of the argument at one of the ends."""
-        if target is not Space.GM:
+        """Move a tile, or a part; `number` is that of the argument at one of the ends."""
+        is_in_l0 = target in (Space.L0A, Space.L0B)
+        if target is not Space.GM and not is_in_l0:
             self.copies.setdefault(tile, set()).add(target)
         if number is not None:
             counts = self.loaded if source is Space.GM else self.stored
             counts[number] += num_bytes
         else:
             self.spilled += num_bytes if Space.GM in (source, target) else 0
-        reads = [] if source is Space.GM else [(tile, source.value)]
-        writes = None if target is Space.GM else (tile, target.value)
+        name = tile if part is None else f"{tile} {part}"
+        held = name if (name, source.value) in self.board.tiles else tile
+        reads = [] if source is Space.GM else [(held, source.value)]
+        writes = None if target is Space.GM else (tile if is_in_l0 else name, target.value)
         way = self.ways.get((source, target))
         if way is None:
             self.refuse(
@@ -268,7 +289,7 @@ class _Walk:
                 loc,
                 "describe one in `transfers` of the device",
             )
-        is_load = source is Space.GM or target in (Space.L0A, Space.L0B)
+        is_load = source is Space.GM or is_in_l0
         cycles = way.cycles(num_bytes)
         if number is not None and source is Space.GM:
             cycles = self.device.load_cycles(way, num_bytes, self.view_bytes[number])
@@ -322,7 +343,9 @@ class _Walk:
         tiles = [(valid, self.types[name]) for valid, name in zip(operands, instr.tiles, strict=True)]
         tiles.append((shape, self.types[instr.dst]))
         (rows, cols), tile = max(tiles, key=lambda item: item[0][0] * item[0][1] * item[1].dtype.itemsize)
-        cycles = self.device.costs[instr.op].of_vector(rows, cols, tile.dtype.itemsize, self.widths)
+        # Cores hold a tile of one column as a row.
+        shape = (1, rows) if tile.cols == 1 else (rows, cols)
+        cycles = self.device.costs[instr.op].of_vector(*shape, tile.dtype.itemsize, self.widths)
         reads = [(t, Space.UB.value) for t in instr.tiles]
         self.board.run("vector", cycles, reads, (instr.dst, Space.UB.value))
         self.copies[instr.dst] = {Space.UB}
@@ -337,16 +360,21 @@ class _Walk:
         adds_later = form is Form.MATMUL_ACC and not is_in_cube
         if adds_later:
             places, dst = places[:2], f"{dst} product"
-        for tile, space in places:
+        for tile, space in places[2:]:
             self.bring(tile, space, instr.loc)
+        for tile, _ in places[:2]:
+            self.bring(tile, Space.L1, instr.loc)
         inner = self.valid[a][0 if attrs.get("trans_a") else 1]
         itemsize = self.types[a].dtype.itemsize
         cost = self.device.costs[instr.op]
         if attrs.get("trans_b") and cost.transposed is not None:
             cost = cost.transposed
-        cycles = cost.of_product(shape[0], inner, shape[1], itemsize, self.widths)
         reads = [(tile, self.at(space).value) for tile, space in places]
-        self.board.run(self.product_pipe, cycles, reads, (dst, self.at(Space.L0C).value))
+        for part, terms in enumerate([inner] if self.is_flat else self.split(inner)):
+            for tile, space in () if self.is_flat else places[:2]:
+                self.move(Space.L1, space, tile, self.parts(tile)[part][1], instr.loc, part=part)
+            cycles = cost.of_product(shape[0], terms, shape[1], itemsize, self.widths)
+            self.board.run(self.product_pipe, cycles, reads, (dst, self.at(Space.L0C).value))
         self.copies[dst] = {self.at(Space.L0C)}
         self.operations += 2 * shape[0] * inner * shape[1]
         if adds_later:

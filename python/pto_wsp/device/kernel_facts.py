@@ -16,6 +16,7 @@ from pto_wsp.ir.scalar import Const, Expr, Var, walk
 from pto_wsp.isa.forms import PRODUCTS, Form, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.types.space import Space
+from pto_wsp.types.tile import TileType
 
 
 def reading_spaces(kernel: k.KernelFunction) -> dict[str, frozenset[Space]]:
@@ -47,6 +48,35 @@ def factor_spaces(form: Form, tiles: Sequence[str]) -> list[tuple[str, Space]]:
     elif form is Form.MATMUL_BIAS:
         places.append((tiles[2], Space.L1))
     return places
+
+
+L0_ROWS, L0_ROW_BYTES = 16, 32
+"""A tile in L0 is whole blocks: rows of a block, and bytes of a row."""
+
+
+def terms_dims(kernel: k.KernelFunction) -> list[tuple[str, int]]:
+    """Return the factors of the products of a kernel, and the dimension along which products are summed."""
+    found: dict[tuple[str, int], None] = {}
+    for stmt in k.walk_statements(kernel.body or ()):
+        if isinstance(stmt, k.Instr) and (form := TABLE[stmt.op].form) in PRODUCTS:
+            a, b = factors(form, stmt.tiles)
+            found[a, 0 if stmt.attr("trans_a") else 1] = found[b, 1 if stmt.attr("trans_b") else 0] = None
+    return [*found]
+
+
+def terms_that_fit(tile: TileType, terms_dim: int, l0_bytes: int) -> int:
+    """Return how many terms of a factor fit half of its L0 memory, in whole blocks; 0 if none do."""
+    size = tile.dtype.itemsize
+    unit = max(L0_ROWS, L0_ROW_BYTES // size)
+    other = -(-tile.shape[1 - terms_dim] // unit) * unit
+    return l0_bytes // 2 // (other * size) // unit * unit
+
+
+def terms_of_parts(kernel: k.KernelFunction, kinds: Sequence[CoreKind]) -> int:
+    """Return how many terms of a product move to L0 at a time, 0 for all. Moves overlap products."""
+    types, l0 = dict(kernel.tiles), (Space.L0A, Space.L0B)
+    sizes = [kind.memories[space] for kind in kinds for space in l0 if space in kind.memories]
+    return min((terms_that_fit(types[t], dim, n) for t, dim in terms_dims(kernel) for n in sizes), default=0)
 
 
 def tile_places(kernel: k.KernelFunction) -> dict[Space, dict[str, bool]]:

@@ -13,10 +13,12 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.targets.ascend.generation import Generation
+from pto_wsp.targets.ascend.kernel import write_kernel
 from pto_wsp.targets.ascend.target import AscendTarget
 from pto_wsp.targets.ascend.tree import host_library
 from pto_wsp.targets.base import KernelArtifact, LibraryCache, R, Runnable, table_hash
 from pto_wsp.targets.cpu.toolchain import include_directory
+from tests.ascend.standin.cycles import CoreFunctions, ExecutedTask, executed, functions_of, lines_of
 
 HERE = Path(__file__).parent
 FLAGS = (
@@ -52,6 +54,7 @@ class StandIn:
     def __init__(self, path: Path) -> None:
         self._handle = ctypes.CDLL(str(path))
         self._handle.standin_report.restype = ctypes.c_char_p
+        self._handle.standin_traced.restype = ctypes.c_char_p
         self._handle.standin_skip.restype = ctypes.c_int64
         self._handle.standin_skip.argtypes = (ctypes.c_int64,)
 
@@ -62,6 +65,14 @@ class StandIn:
     def report(self) -> str:
         """Return what was wrong since the last call."""
         return self._handle.standin_report().decode()
+
+    def trace(self, functions: str) -> None:
+        """Keep what tasks of these functions execute from now on: lines of name, phase, views, scalars."""
+        self._handle.standin_trace(functions.encode())
+
+    def traced(self) -> str:
+        """Return what tasks have executed, in the form of `trace.hpp`."""
+        return self._handle.standin_traced().decode()
 
     def skip(self, number: int) -> int:
         """Leave out one flag or barrier of the code from now on, none if negative; return how many ran."""
@@ -79,6 +90,7 @@ class StandInTarget(AscendTarget):
         self.folder = Path(tempfile.mkdtemp(prefix="pto-wsp-ascend-"))
         self.built = 0
         self.standin: StandIn | None = None
+        self.functions: CoreFunctions = {}
 
     def environment(self, cache: LibraryCache) -> str:
         """Return a text for each instance: libraries are not shared."""
@@ -93,9 +105,15 @@ class StandInTarget(AscendTarget):
         self.built += 1
         path = build(kernels, self, self.folder / f"kernels{self.built}")
         self.standin = StandIn(path)
+        self.functions = functions_of(write_kernel(kernel, self.generation) for kernel in kernels)
+        self.standin.trace(lines_of(self.functions))
         names = tuple(kernel.name for kernel in kernels)
         checks = host_library(kernels, self.generation).checks
         return KernelArtifact(path, table_hash(kernels), names, checks, 1, 0.0, "")
+
+    def executed(self) -> list[ExecutedTask]:
+        """Return what tasks have executed, one per function, shapes and scalars."""
+        return [*executed(self.standin.traced(), self.functions)] if self.standin else []
 
     def runner(self, program: Runnable[R]) -> R:
         """Run on the engine."""

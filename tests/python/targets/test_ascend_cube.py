@@ -133,6 +133,18 @@ def test_the_folder_is_golden(name: str, golden: Golden) -> None:
         golden(f"{name}_attention/{path}", files[path])
 
 
+@kernel
+def chained(
+    x: In[Tile[20, 48, f32]], a: In[Tile[48, 8, f32]], b: In[Tile[8, 64, f32]], y: Out[Tile[20, 64, f32]]
+):
+    """A product of a product, which also is added up in a loop."""
+    total = pto.matmul(pto.matmul(pto.load(x), pto.load(a)), pto.load(b))
+    for k in pto.tiles(48, 16):
+        part = pto.matmul(pto.load(x[:, k]), pto.load(a[k]))
+        total = total + pto.matmul(part, pto.load(b))
+    pto.store(y, total)
+
+
 # --- on simulated cores ---
 
 
@@ -206,6 +218,19 @@ def target_of(name: str) -> AscendTarget:
     target = registry.get(name)
     assert isinstance(target, AscendTarget)
     return target
+
+
+@needs_compiler
+def test_products_of_products_leave_the_cube_core(tmp_path: Path) -> None:
+    function = chained.specialise({}, {})
+    for name in ("ascend_a2a3", "ascend_a5"):
+        path = build([function], target_of(name), tmp_path / name)
+        library, core = Library(path), StandIn(path)
+        rng = np.random.default_rng(4)
+        x, a, b = (rng.integers(-3, 4, s).astype(np.float32) for s in ((20, 48), (48, 8), (8, 64)))
+        y = np.zeros((20, 64), np.float32)
+        assert library.call(function, [x, a, b, y]) == 0
+        assert core.report() == "" and np.array_equal(y, 2 * (x @ a @ b))
 
 
 @needs_compiler

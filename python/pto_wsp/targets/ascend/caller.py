@@ -67,7 +67,7 @@ class CallerCode(AscendWriter):
         stmts = walk_statements(self.kernel.body or ())
         products = [s for s in stmts if isinstance(s, Instr) and _is_sum(s, self._split.on_cube)]
         for name in sorted({instr.dst for instr in products}):
-            self.out.line(f"bool {sum_name(name)} = true;")
+            self.out.line(f"[[maybe_unused]] bool {sum_name(name)} = true;")
 
     # --- statements -------------------------------------------------------------------------------------
 
@@ -93,6 +93,7 @@ class CallerCode(AscendWriter):
 
     def store(self, stmt: Store, window: str) -> None:
         """Write the checks of a store."""
+        self.out.line(f"(void){window};")
         self.require_rows(stmt)
         self.require_column(stmt, window)
         if stmt.tile in self._split.on_cube:

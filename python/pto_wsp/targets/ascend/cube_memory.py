@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pto_wsp.analysis.buffers import ALIGN, first_writes, kernel_lifetimes, round_up
+from pto_wsp.device.kernel_facts import L0_ROWS, terms_that_fit
 from pto_wsp.errors import TilesTooLarge
 from pto_wsp.ir.kernel import Instr, KernelFunction, walk_statements
 from pto_wsp.support.record import record
@@ -16,9 +17,6 @@ from pto_wsp.types.tile import TileType
 
 LEFT, RIGHT, TURNED = "left", "right", "turned"
 """Places of operands; TURNED is a right operand that is the transpose of its tile."""
-
-_ROWS = 16
-"""Rows of a fractal, whose rows are blocks of 32 bytes."""
 
 _SUM_ROW = 64
 """Bytes of a row of a fractal of sums."""
@@ -124,18 +122,18 @@ def assign_cube_memory(kernel: KernelFunction, generation: Generation) -> CubePl
 
 def _unit(dtype: DType) -> int:
     """Return the numbers of which rows and columns of operands are multiples."""
-    return max(_ROWS, BLOCK // dtype.itemsize)
+    return max(L0_ROWS, BLOCK // dtype.itemsize)
 
 
 def _sum_shape(tile: TileType) -> tuple[int, int]:
-    unit = BLOCK if not tile.dtype.is_float else _ROWS
-    return round_up(tile.rows, _ROWS), round_up(tile.cols, unit)
+    unit = BLOCK if not tile.dtype.is_float else L0_ROWS
+    return round_up(tile.rows, L0_ROWS), round_up(tile.cols, unit)
 
 
 def _part_shape(operand: Operand, types: Mapping[str, TileType], depth: int) -> tuple[int, int]:
     tile = types[operand.tile]
     if operand.role == LEFT:
-        return round_up(tile.rows, _ROWS), depth
+        return round_up(tile.rows, L0_ROWS), depth
     return depth, round_up(tile.shape[1 - operand.terms_dim], _unit(tile.dtype))
 
 
@@ -144,13 +142,12 @@ def _depth(kernel: KernelFunction, operands: tuple[Operand, ...], types: Mapping
     depth, longest = 1 << 12, 1
     for operand in operands:
         tile = types[operand.tile]
-        unit, size = _unit(tile.dtype), tile.dtype.itemsize
-        other = round_up(tile.shape[1 - operand.terms_dim], unit)
-        fitting = L0_BYTES // 2 // (other * size) // unit * unit
+        unit = _unit(tile.dtype)
+        fitting = terms_that_fit(tile, operand.terms_dim, L0_BYTES)
         if fitting == 0:
-            raise _too_large(
-                kernel, [(operand.tile, other * unit * size)], other * unit * size, L0_BYTES // 2
-            )
+            other = round_up(tile.shape[1 - operand.terms_dim], unit)
+            needed = other * unit * tile.dtype.itemsize
+            raise _too_large(kernel, [(operand.tile, needed)], needed, L0_BYTES // 2)
         depth = min(depth, fitting)
         longest = max(longest, round_up(tile.shape[operand.terms_dim], unit))
     return min(depth, longest)

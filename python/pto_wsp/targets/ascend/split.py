@@ -307,6 +307,8 @@ class _Splitter:
                 return CUBE if _is_product(stmt) or is_sum else VECTOR
             case For() | While() | If():
                 inner = {self._core(s) for block in blocks(stmt) for s in block} - {None}
+                if _multiplies_product((stmt,), stmt):
+                    return MIXED
                 return next(iter(inner), None) if len(inner) < 2 else MIXED
             case _:
                 return VECTOR
@@ -323,6 +325,8 @@ class _Splitter:
                 continue
             if core in (MIXED, CUBE):
                 run.flush()
+            if core == CUBE and _multiplies_product(run.current.body, stmt):
+                run.close(CUBE)
             run.add(stmt, core)
         run.flush()
         run.close()
@@ -384,6 +388,13 @@ class _Splitter:
             scalars=tuple((n, t) for n, t in scalars.items() if n in assigned and n not in outer),
             body=(*first, *body, *last),
         )
+
+
+def _multiplies_product(before: Sequence[Stmt], stmt: Stmt) -> bool:
+    """Return whether a statement multiplies a product: products leave a cube core to be operands."""
+    made = {s.dst for s in walk_statements(before) if isinstance(s, Instr) and _is_product(s)}
+    inner = (s for s in walk_statements((stmt,)) if isinstance(s, Instr) and _is_product(s))
+    return any(made & {*s.tiles[s.op == "matmul_acc" :][:2]} for s in inner)
 
 
 def _must_follow(stmt: Stmt, pending: Sequence[Stmt]) -> bool:

@@ -22,6 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include "trace.hpp"
+
 enum Pipe { PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_MTE1, PIPE_M, PIPE_FIX, PIPE_S, PIPE_ALL };
 constexpr int EVENT_ID0 = 0;
 
@@ -52,8 +54,7 @@ struct Shared {
   std::map<Site, int64_t> sites;  ///< those that ran so far, with their numbers
   int64_t skipped = -1;           ///< number of the one that is left out
   std::vector<std::string> reports;
-  int64_t instructions = 0;
-  int64_t bytes = 0;
+  Trace trace;
 
   bool skips(const char* file, int line) {
     return sites.emplace(Site(file, line), int64_t(sites.size())).first->second == skipped;
@@ -101,8 +102,20 @@ class Core {
   int64_t size(int space) const { return capacity(space, arch_); }
   uint8_t* at(int space, int64_t address) { return bytes_[space].data() + address; }
 
-  void issue(Pipe pipe, std::string name, std::vector<Range> reads, std::vector<Range> writes,
+  /// Keeps what the task executes, if it is the first of its kind.
+  void keep(const char* function, int number, const void* views, const void* scalars) {
+    std::lock_guard<std::recursive_mutex> guard(shared().lock);
+    trace_ = shared().trace.head(function, number, views, scalars);
+  }
+
+  void issue(Pipe pipe, std::string name, Amount amount, std::vector<Range> reads, std::vector<Range> writes,
              std::function<void()> work) {
+    const int64_t sizes[] = {amount.rows, amount.cols, amount.terms, amount.itemsize};
+    if (!trace_.empty()) {
+      trace_ += std::string("i ") + kNames[pipe] + " " + name;
+      for (const int64_t size : sizes) trace_ += " " + std::to_string(size);
+      trace_ += "\n";
+    }
     queues_[pipe].push_back({Entry::kWork, 0, 0, name, std::move(reads), std::move(writes), std::move(work)});
     Entry& entry = queues_[pipe].back();
     const int64_t index = ++counts_[pipe];
@@ -121,6 +134,7 @@ class Core {
     ++flag.sets;
     flag.clock = known_[from];
     flag.clock[from] = counts_[from];
+    keep_flag("s ", from, to, event);
     queues_[from].push_back({Entry::kSet, to, event, {}, {}, {}, {}});
   }
   void wait(Pipe from, Pipe to, int event) {
@@ -130,10 +144,12 @@ class Core {
     ++flag.waits;
     flag.waited = ++counts_[to];
     for (int p = 0; p < kPipes; ++p) known_[to][p] = std::max(known_[to][p], flag.clock[p]);
+    keep_flag("w ", from, to, event);
     queues_[to].push_back({Entry::kWait, from, event, {}, {}, {}, {}});
   }
   void barrier(Pipe pipe, const char* file, int line) {
     if (pipe == PIPE_ALL) {
+      if (!trace_.empty()) trace_ += "b\n";
       complete();
     } else if (!shared().skips(file, line)) {
       known_[pipe][pipe] = counts_[pipe];
@@ -144,6 +160,8 @@ class Core {
   void finish() {
     std::lock_guard<std::recursive_mutex> guard(shared().lock);
     complete();
+    shared().trace.text += trace_;
+    trace_.clear();
     for (auto& of_pipe : flags_) {
       for (auto& of_pair : of_pipe) {
         for (Flag& flag : of_pair) {
@@ -166,6 +184,11 @@ class Core {
     int64_t written = 0;
     Clock read{};
   };
+
+  void keep_flag(const char* kind, int from, int to, int event) {
+    if (!trace_.empty())
+      trace_ += std::string(kind) + kNames[from] + " " + kNames[to] + " " + std::to_string(event) + "\n";
+  }
 
   static int check_event(int event) { return event >= 0 && event < kEvents ? event : 0; }
 
@@ -251,12 +274,8 @@ class Core {
   }
 
   void run(Entry& entry) {
-    ++shared().instructions;
     for (const Range& range : entry.reads) {
-      if (range.is_global()) {
-        shared().bytes += int64_t(range.stop - range.start);
-        continue;
-      }
+      if (range.is_global()) continue;
       const auto begin = written_[range.space].begin();
       if (!std::all_of(begin + range.start, begin + range.stop, [](bool is) { return is; })) {
         shared().report(entry.name + " reads bytes of " + kSpaceNames[range.space] + " that nothing wrote");
@@ -264,13 +283,10 @@ class Core {
     }
     entry.work();
     for (const Range& range : entry.writes) {
-      if (range.is_global()) {
-        shared().bytes += int64_t(range.stop - range.start);
-      } else {
-        const auto begin = written_[range.space].begin();
-        std::fill(begin + range.start, begin + range.stop, true);
-        is_used_[range.space] = true;
-      }
+      if (range.is_global()) continue;
+      const auto begin = written_[range.space].begin();
+      std::fill(begin + range.start, begin + range.stop, true);
+      is_used_[range.space] = true;
     }
   }
 
@@ -279,6 +295,7 @@ class Core {
   std::vector<bool> written_[kSpaces];
   bool is_used_[kSpaces]{};
   std::deque<Entry> queues_[kPipes];
+  std::string trace_;  ///< of this task; empty if it is not kept
   Clock counts_{};
   Clock fenced_{};  ///< instructions of each pipe before the last barrier of all pipes
   Clock known_[kPipes]{};
@@ -291,6 +308,15 @@ inline Core& core() {
   return found;
 }
 
+/// A task of emitted code.
+struct Task {
+  Task(NPUArch arch, const char* function, int32_t number, const void* views, const void* scalars) {
+    core().begin(arch);
+    core().keep(function, number, views, scalars);
+  }
+  ~Task() { core().finish(); }
+};
+
 inline void require(bool holds, const char* what) {
   if (holds) return;
   std::lock_guard<std::recursive_mutex> guard(shared().lock);
@@ -299,7 +325,7 @@ inline void require(bool holds, const char* what) {
 
 }  // namespace standin
 
-#define NPU_MEMORY_INIT(arch) standin::core().begin(arch)
+#define NPU_MEMORY_INIT(arch) const standin::Task standin_task(arch, __func__, phase, views, scalars)
 
 inline void set_flag(Pipe from, Pipe to, int event, const char* file = __builtin_FILE(),
                      int line = __builtin_LINE()) {

@@ -25,7 +25,7 @@ void TLOAD(TileT& tile, GlobalTensor<T, S, D, L>& from) {
   standin::require(from.shape.rows < 4096, "TLOAD of more than 4095 bursts");
   const TileT t = tile;
   const Global g = from;
-  standin::core().issue(PIPE_MTE2, "TLOAD", g.ranges(), t.ranges(), [t, g] {
+  standin::core().issue(PIPE_MTE2, "TLOAD", amount_of(t), g.ranges(), t.ranges(), [t, g] {
     for (int64_t i = 0; i < t.rows; ++i) {
       for (int64_t j = 0; j < t.cols; ++j) memcpy(&t.at(i, j), &g.at(i, j), sizeof(T));
     }
@@ -42,7 +42,7 @@ void TSTORE(GlobalTensor<T, S, D>& to, TileT& tile) {
   const TileT t = tile;
   const GlobalTensor<T, S, D> g = to;
   const Pipe pipe = TileT::kType == TileType::Vec ? PIPE_MTE3 : PIPE_FIX;
-  standin::core().issue(pipe, "TSTORE", t.ranges(), g.ranges(), [t, g] {
+  standin::core().issue(pipe, "TSTORE", amount_of(t), t.ranges(), g.ranges(), [t, g] {
     for (int64_t i = 0; i < t.rows; ++i) {
       for (int64_t j = 0; j < t.cols; ++j) memcpy(&g.at(i, j), &t.at(i, j), sizeof(T));
     }
@@ -57,11 +57,12 @@ void TMOV(D& d, A& a) {
   static_assert(D::kType == TileType::Right || A::kInner == SLayout::RowMajor,
                 "a left operand that is turned");
   standin::require(d.rows == a.rows && d.cols == a.cols, "TMOV to another valid shape");
-  standin::core().issue(PIPE_MTE1, "TMOV", a.ranges(), d.ranges(), [d, a] {
-    for (int64_t i = 0; i < d.rows; ++i) {
-      for (int64_t j = 0; j < d.cols; ++j) d.at(i, j) = a.at(i, j);
-    }
-  });
+  standin::core().issue(PIPE_MTE1, D::kType == TileType::Left ? "TMOV_L0A" : "TMOV_L0B", amount_of(a),
+                        a.ranges(), d.ranges(), [d, a] {
+                          for (int64_t i = 0; i < d.rows; ++i) {
+                            for (int64_t j = 0; j < d.cols; ++j) d.at(i, j) = a.at(i, j);
+                          }
+                        });
 }
 
 template <class T>
@@ -83,15 +84,17 @@ void product(const char* name, D& d, A& a, B& b, bool adds) {
   for (const auto& of : {b.ranges(), adds ? d.ranges() : std::vector<standin::Range>{}}) {
     reads.insert(reads.end(), of.begin(), of.end());
   }
-  standin::core().issue(PIPE_M, name, std::move(reads), d.ranges(), [d, a, b, adds] {
-    for (int64_t i = 0; i < d.rows; ++i) {
-      for (int64_t j = 0; j < d.cols; ++j) {
-        Total total = adds ? d.at(i, j) : Total(0);
-        for (int64_t k = 0; k < a.cols; ++k) total += Total(a.at(i, k)) * Total(b.at(k, j));
-        d.at(i, j) = total;
-      }
-    }
-  });
+  standin::core().issue(PIPE_M, name, {d.rows, d.cols, int64_t(sizeof(T)), a.cols}, std::move(reads),
+                        d.ranges(), [d, a, b, adds] {
+                          for (int64_t i = 0; i < d.rows; ++i) {
+                            for (int64_t j = 0; j < d.cols; ++j) {
+                              Total total = adds ? d.at(i, j) : Total(0);
+                              for (int64_t k = 0; k < a.cols; ++k)
+                                total += Total(a.at(i, k)) * Total(b.at(k, j));
+                              d.at(i, j) = total;
+                            }
+                          }
+                        });
 }
 template <class D, class A, class B>
 void TMATMUL(D& d, A& a, B& b) {

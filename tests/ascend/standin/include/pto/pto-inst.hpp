@@ -47,15 +47,20 @@ T rounded(F value) {
   return T(value);
 }
 
-/// d[i, j] = f(i, j) over the valid shape of d.
+/// d[i, j] = f(i, j) over the valid shape of d. The amount is that of the largest operand.
 template <class D, class F>
-void each(const char* name, const D& d, Ranges reads, F f, Ranges also = {}) {
+void each(const char* name, standin::Amount amount, const D& d, Ranges reads, F f, Ranges also = {}) {
   arithmetic<typename D::Type>();
-  standin::core().issue(PIPE_V, name, std::move(reads), d.ranges() + also, [d, f] {
+  standin::core().issue(PIPE_V, name, amount, std::move(reads), d.ranges() + also, [d, f] {
     for (int64_t i = 0; i < d.rows; ++i) {
       for (int64_t j = 0; j < d.cols; ++j) d.at(i, j) = f(i, j);
     }
   });
+}
+
+template <class D, class F>
+void each(const char* name, const D& d, Ranges reads, F f, Ranges also = {}) {
+  each(name, amount_of(d), d, std::move(reads), f, std::move(also));
 }
 
 #define STANDIN_BINARY(OP, EXPRESSION)                                                \
@@ -149,7 +154,7 @@ STANDIN_UNARY(TLOG, float(log(double(x))))
 template <class D, class A>
 void TDIVS(D& d, float s, A& a) {
   same_shape(d, a, "TDIVS");
-  each("TDIVS", d, a.ranges(),
+  each("TRECIP", d, a.ranges(),
        [a, s](int64_t i, int64_t j) { return rounded<typename D::Type>(s / wide(a.at(i, j))); });
 }
 template <class D, class A>
@@ -190,7 +195,7 @@ void row_fold(const char* name, Fold fold, D& d, A& a, T& tmp) {
   standin::require(d.rows == a.rows, "a reduction to another column");
   same_shape(a, tmp, "the temporary tile of a reduction has another shape");
   each(
-      name, d, a.ranges(),
+      name, amount_of(a), d, a.ranges(),
       [a, fold](int64_t i, int64_t) {
         double total = fold == Fold::kSum ? 0 : double(wide(a.at(i, 0)));
         for (int64_t j = 0; j < a.cols; ++j) total = folded(fold, total, a.at(i, j));
@@ -201,7 +206,7 @@ void row_fold(const char* name, Fold fold, D& d, A& a, T& tmp) {
 template <class D, class A>
 void col_fold(const char* name, Fold fold, D& d, A& a) {
   standin::require(d.rows == 1 && d.cols == a.cols, "a reduction to another row");
-  each(name, d, a.ranges(), [a, fold](int64_t, int64_t j) {
+  each(name, amount_of(a), d, a.ranges(), [a, fold](int64_t, int64_t j) {
     double total = fold == Fold::kSum ? 0 : double(wide(a.at(0, j)));
     for (int64_t i = 0; i < a.rows; ++i) total = folded(fold, total, a.at(i, j));
     if constexpr (std::is_integral_v<typename D::Type>) {
@@ -260,7 +265,8 @@ void TCVT(D& d, A& a, RoundMode mode) {
   using From = typename A::Type;
   static_assert(kConverts<To, From>, "no instruction converts these types");
   same_shape(d, a, "TCVT");
-  standin::core().issue(PIPE_V, "TCVT", a.ranges(), d.ranges(), [d, a, mode] {
+  const standin::Amount amount = sizeof(From) < sizeof(To) ? amount_of(d) : amount_of(a);
+  standin::core().issue(PIPE_V, "TCVT", amount, a.ranges(), d.ranges(), [d, a, mode] {
     for (int64_t i = 0; i < d.rows; ++i) {
       for (int64_t j = 0; j < d.cols; ++j) {
         const auto x = wide(a.at(i, j));
@@ -303,3 +309,17 @@ STANDIN_EXPORT const char* standin_report() {
   standin::shared().reports.clear();
   return text.c_str();
 }
+
+/// Keeps what tasks execute from now on, of functions that lines name: function, phase, views, scalars.
+STANDIN_EXPORT void standin_trace(const char* functions) {
+  standin::Trace& trace = standin::shared().trace;
+  trace = {};
+  std::istringstream lines(functions);
+  std::string name, number;
+  standin::Trace::Sizes sizes;
+  while (lines >> name >> number >> sizes.views >> sizes.scalars)
+    trace.functions[name + " " + number] = sizes;
+}
+
+/// Returns what was kept, see `trace.hpp`.
+STANDIN_EXPORT const char* standin_traced() { return standin::shared().trace.text.c_str(); }

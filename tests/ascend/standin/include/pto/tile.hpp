@@ -149,6 +149,11 @@ struct Tile {
   int64_t rows, cols, address = -1;
 };
 
+template <class TileT>
+standin::Amount amount_of(const TileT& tile) {
+  return {tile.rows, tile.cols, int64_t(sizeof(typename TileT::Type))};
+}
+
 /// Operands and sums of products. The generations order the fractals of left operands differently, which
 /// code that uses these names does not see.
 template <class T, int R, int C>

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from benchmarks.harness import Bench, Row
+from benchmarks.trees.ascend import add_rows
 from examples.pto_programs.llama import llama_module
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets import registry
@@ -23,6 +24,7 @@ def run(bench: Bench) -> None:
         bench.rows.append(Row("arm64_rows_right", rows_right(), "share", goal=">= 1"))
     else:
         bench.skipped |= {"arm64_rows_right": "needs g++-aarch64-linux-gnu and qemu-user-static"}
+    add_rows(bench)
 
 
 def emit_ms() -> float:

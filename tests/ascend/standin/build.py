@@ -66,9 +66,14 @@ class StandIn:
         """Return what was wrong since the last call."""
         return self._handle.standin_report().decode()
 
-    def trace(self, functions: str) -> None:
-        """Keep what tasks of these functions execute from now on: lines of name, phase, views, scalars."""
-        self._handle.standin_trace(functions.encode())
+    def trace(self, functions: str, *, repeats: bool = False) -> None:
+        """Keep what tasks of these functions execute from now on: lines of name, phase, views, scalars.
+
+        Args:
+            functions: the lines.
+            repeats: whether tasks that do the same are kept, too.
+        """
+        self._handle.standin_trace(functions.encode(), ctypes.c_bool(repeats))
 
     def traced(self) -> str:
         """Return what tasks have executed, in the form of `trace.hpp`."""

@@ -33,7 +33,7 @@ from pto_wsp.targets.ascend.hazards import (
     overlap_pairs,
 )
 from pto_wsp.targets.ascend.loop_flags import LoopFlags, loop_flags
-from pto_wsp.targets.ascend.places import is_straight
+from pto_wsp.targets.ascend.places import is_straight, most_turns
 from pto_wsp.targets.ascend.spelling import AscendSpelling
 from pto_wsp.targets.c_style.kernel import KernelWriter
 from pto_wsp.targets.c_style.plan import Node, PlannedBranch, PlannedLoop, is_row_major, walk_nodes
@@ -307,7 +307,7 @@ class CoreCode(AscendWriter):
         """Decide the flags of a loop, after its instructions are known."""
         if self._draft is not None:
             return
-        flags = loop_flags(loop.steps, self.generation.orders_vectors)
+        flags = loop_flags(loop.steps, self.generation.orders_vectors, most_turns(loop.stmt))
         if flags is None:
             loop.has_fence = True
             planner = FlagPlanner(self.generation.orders_vectors)

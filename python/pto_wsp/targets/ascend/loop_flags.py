@@ -53,17 +53,23 @@ class _Turn:
     known: tuple[int, ...]
 
 
-def loop_flags(body: Sequence[PipeStep], orders_vectors: bool) -> LoopFlags | None:
+def loop_flags(body: Sequence[PipeStep], orders_vectors: bool, turns: int = MAX_TURNS) -> LoopFlags | None:
     """Return the flags of a loop whose body is straight, or None if its events are not enough.
 
     Iterations are simulated until two need the same. From then on, all do.
+
+    Args:
+        body: its instructions.
+        orders_vectors: whether the vector pipe needs no barriers.
+        turns: how many iterations it has at most.
     """
     order = Order(orders_vectors, _REACH)
     last: _Turn | None = None
     for number in range(MAX_TURNS):
         turn, ops, syncs = _turn(body, order, number)
-        if turn == last:
-            return _with_events(syncs, turn, _Steady(body, ops))
+        if turn == last or turns == 1:
+            edges = tuple(edge for edge in turn.edges if edge.distance < turns)
+            return _with_events(syncs, replace(turn, edges=edges), _Steady(body, ops))
         last = turn
     return None
 

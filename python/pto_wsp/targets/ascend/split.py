@@ -35,6 +35,7 @@ from pto_wsp.ir.kernel import (
     statement_expressions,
     walk_statements,
 )
+from pto_wsp.ir.names import KernelRenaming
 from pto_wsp.ir.scalar import Const
 from pto_wsp.support.record import record, replace
 from pto_wsp.types.dtype import i64
@@ -118,26 +119,40 @@ def _is_product(stmt: Stmt) -> bool:
 
 
 def _fused(body: Sequence[Stmt], live_after: frozenset[str]) -> tuple[Stmt, ...]:
-    """Write `t = a @ b; c = c + t` as `c = c + a @ b`."""
+    """Write `t = a @ b; d = c + t` as `c = c + a @ b`, and `d` after it as `c`, if `c` is not read again."""
     found: list[Stmt] = []
-    for stmt, live in zip(body, lives_after(body, live_after), strict=True):
+    left = [*body]
+    while left:
+        stmt, live = left[0], lives_after(left, live_after)[0]
+        del left[0]
         stmt = rebuild(
             stmt, lambda inner, stmt=stmt, live=live: _fused(inner, _live_after(stmt, inner, live))
         )
         last = found[-1] if found else None
-        if (
-            isinstance(stmt, Instr)
-            and isinstance(last, Instr)
-            and (stmt.op, last.op) == ("add", "matmul")
-            and stmt.dst in stmt.tiles
-            and set(stmt.tiles) == {stmt.dst, last.dst}
-            and last.dst not in live | {stmt.dst}
-            and stmt.dst not in last.tiles
-        ):
-            found[-1] = replace(last, op="matmul_acc", dst=stmt.dst, tiles=(stmt.dst, *last.tiles))
-        else:
+        total = _added_to(last, stmt, live)
+        if total is None or not isinstance(stmt, Instr) or not isinstance(last, Instr):
             found.append(stmt)
+            continue
+        if stmt.dst != total:
+            if stmt.dst in live_after or total in live:
+                found.append(stmt)
+                continue
+            left = [*KernelRenaming(tiles={stmt.dst: total}).statements(left)]
+        found[-1] = replace(last, op="matmul_acc", dst=total, tiles=(total, *last.tiles))
     return tuple(found)
+
+
+def _added_to(product: Stmt | None, stmt: Stmt, live: frozenset[str]) -> str | None:
+    """Return the tile that a statement adds a product to, if nothing else needs the product."""
+    if not isinstance(product, Instr) or not isinstance(stmt, Instr):
+        return None
+    if (stmt.op, product.op) != ("add", "matmul") or product.dst not in stmt.tiles:
+        return None
+    others = {*stmt.tiles} - {product.dst}
+    total = next(iter(others), None)
+    if len(others) != 1 or product.dst in live | {stmt.dst} or total in product.tiles:
+        return None
+    return total
 
 
 def _live_after(stmt: Stmt, inner: Sequence[Stmt], live: frozenset[str]) -> frozenset[str]:

@@ -311,9 +311,11 @@ STANDIN_EXPORT const char* standin_report() {
 }
 
 /// Keeps what tasks execute from now on, of functions that lines name: function, phase, views, scalars.
-STANDIN_EXPORT void standin_trace(const char* functions) {
+/// Of tasks that do the same, the first one is kept, or all.
+STANDIN_EXPORT void standin_trace(const char* functions, bool repeats) {
   standin::Trace& trace = standin::shared().trace;
   trace = {};
+  trace.repeats = repeats;
   std::istringstream lines(functions);
   std::string name, number;
   standin::Trace::Sizes sizes;

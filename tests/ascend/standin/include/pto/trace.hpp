@@ -43,6 +43,7 @@ struct Trace {
   };
   std::map<std::string, Sizes> functions;  ///< those that are kept, by name and phase
   std::set<std::string> seen;
+  bool repeats = false;  ///< whether tasks that do the same are kept, too
   std::string text;
 
   /// Returns the line of a task, or nothing if it is not kept.
@@ -56,7 +57,7 @@ struct Trace {
       for (const int64_t extent : static_cast<const AnyView*>(views)[i].shape) line << " " << extent;
     }
     for (int i = 0; i < found->second.scalars; ++i) line << "; " << static_cast<const int64_t*>(scalars)[i];
-    return seen.insert(line.str()).second ? "t " + line.str() + "\n" : std::string();
+    return seen.insert(line.str()).second || repeats ? "t " + line.str() + "\n" : std::string();
   }
 };
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Bench, Row
+from benchmarks.schedules.fetching import rows as fetching_rows
 from benchmarks.schedules.simulated import rows as simulated_rows
 from pto_wsp import (
     In,
@@ -105,6 +106,7 @@ def run(bench: Bench) -> None:
     overheads(bench)
     balance(bench)
     sessions(bench)
+    bench.rows += fetching_rows(bench)
     bench.rows += simulated_rows()
 
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
 
 from benchmarks import harness
+from benchmarks.deepseek import case as deepseek
+from benchmarks.deepseek.peers import TorchLayer
 from benchmarks.harness import Bench, Measurement, Row
 from benchmarks.report import CASES, RESULTS, table
+from benchmarks.schedules.fetching import of_example, outermost
+from examples.cases import cases
+from examples.deepseek_v32.config import SMALL, Config
 
 
 class FakeCalibrator:
@@ -136,3 +142,41 @@ def test_rows_explain_every_missed_goal() -> None:
         about = CASES / result["case"] / "rows.md"
         text = about.read_text(encoding="utf-8") if about.exists() else ""
         assert [name for name in missed if f"`{name}`" not in text] == [], result["case"]
+
+
+LENGTHS = np.array([1, 64, 65, 900, 8200])
+"""Positions of requests: up to 64 are all chosen, and beyond 8,192 blocks are ranked."""
+
+
+def test_deepseek_agrees_with_numpy_and_torch() -> None:
+    """`compared` compares the layer and each of its stages."""
+    step = deepseek.Step(SMALL, LENGTHS, 0)
+    step.verify()
+    step(trace=True)
+    trace = step.layer.program.trace
+    assert trace is not None
+    shares = deepseek.shares(trace)
+    assert shares.keys() == deepseek.bounds(SMALL, LENGTHS).keys()
+    assert np.isclose(sum(shares.values()), 100) and min(shares.values()) > 0
+    pytest.importorskip("torch")
+    pairs = deepseek.compared(step, TorchLayer(SMALL, step.layer.weights, step.cache, 1))
+    assert len(pairs) == 4
+
+
+def test_bounds_of_deepseek() -> None:
+    """Figures of one request: 201 million weights, and 128 heads of 576 and 512 elements over 2,048 keys."""
+    found = deepseek.bounds(Config(), np.array([4096]))
+    assert sum(found[stage][0] for stage in ("prolog", "output")) == 2 * 201_064_448
+    assert found["attention"] == (2 * 128 * 1088 * 2048, 4 * 576 * 2048)
+    assert found["indexer"] == (2 * 64 * 128 * 4096, 4 * 128 * 4096)
+    assert deepseek.bounds(Config(), np.array([2048]))["indexer"] == (0, 0)
+    assert deepseek.least_ms({"a": (4e6, 1e6)}, 1.0, 0.5) == {"a": 4.0}
+
+
+def test_prefetch_applies_to_examples_but_networks() -> None:
+    bench, made = bench_with([]), dict(cases())
+    network = made["07_pipeline/pipeline.py"]()
+    assert outermost(network.module.entry_workload.body) == ["token", "i"]
+    assert of_example(bench, "network", network) is None and list(bench.skipped) == ["prefetch of network"]
+    pair = of_example(bench, "rows", made["01_scale_rows/scale_rows.py"]())
+    assert pair is not None and min(f() for f in pair) > 0

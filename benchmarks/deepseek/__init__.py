@@ -1,0 +1,1 @@
+"""A decode step of DeepSeek V3.2 attention."""

@@ -132,9 +132,11 @@ def against_bound(bench: Bench, step: Step) -> None:
     trace = step.layer.program.trace
     assert trace is not None
     least = least_ms(needed, bench.calibrator.best[f"peak_gflops_{THREADS}c"], gbs)
-    for name, share in shares(trace).items():
-        of_bound = 100 * least[name] / sum(least.values())
-        bench.rows.append(Row(f"deepseek_{name}_share", share, "% of the time", "% of the bound", of_bound))
+    spent = shares(trace)
+    for name, ms in least.items():
+        of_bound = 100 * ms / sum(least.values())
+        row = Row(f"deepseek_{name}_share", spent[name], "% of the time", "% of the bound", of_bound)
+        bench.rows.append(row)
 
 
 Pair = tuple[Callable[[], object], Callable[[], object]]

@@ -64,11 +64,13 @@ class RegionReader:
         arrays: the arrays, by name.
         reader: answers for the elements that expressions mention.
         distinct: names of the index tensors whose elements differ by construction.
+        rings: names of the tensors whose first dimension numbers the buffers of a channel.
     """
 
     arrays: Mapping[str, np.ndarray]
     reader: ExtentReader
     distinct: frozenset[str] = frozenset()
+    rings: frozenset[str] = frozenset()
 
     def view(self, region: Region, place: RegionPlace, knows_rows: bool = True) -> ArrayView:
         """Return what `region` means at `place`.
@@ -91,7 +93,8 @@ class RegionReader:
                 continue
             owner = entry.indices if isinstance(entry, Rows) else region.tensor
             start, extent = self._range(entry, array.shape[dim], place)
-            _check_inside(owner, dim, self.arrays[owner].shape[dim], start, extent, place)
+            declared = dim - (owner in self.rings)
+            _check_inside(owner, declared, self.arrays[owner].shape[dim], start, extent, place)
             if isinstance(entry, Index):
                 index.append(start)
                 continue

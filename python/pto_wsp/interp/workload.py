@@ -263,7 +263,8 @@ class TaskRunner:
         self.late = late
         self.reader = TensorReader(arrays)
         distinct = frozenset(t.name for t in module.entry_workload.tensors if t.is_distinct and t.is_local)
-        self.regions = RegionReader(arrays, self.reader, distinct)
+        rings = frozenset(t.name for t in module.entry_workload.tensors if t.hidden_dims)
+        self.regions = RegionReader(arrays, self.reader, distinct, rings)
 
     def task(self, task: BoundTask, number: int) -> None:
         """Run a task, the one of that number in its program order."""

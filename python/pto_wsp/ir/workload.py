@@ -80,6 +80,11 @@ class TensorParam:
     axis: str | None = None
     channel: Ring | None = None
 
+    @property
+    def hidden_dims(self) -> int:
+        """Dimensions before those that a user declared: the first one of a ring numbers its buffers."""
+        return 0 if self.channel is None else 1
+
 
 @record
 class SizeParam:

@@ -224,7 +224,7 @@ def _region_outside(c: _Context) -> errors.PtoError:
     tensor, start = c.tensor(), c.number("start")
     return errors.RegionOutside(
         tensor=tensor.name,
-        dim=c.number("dim"),
+        dim=c.number("dim") - tensor.hidden_dims,
         size=c.number("size"),
         start=start,
         stop=start + c.number("extent"),

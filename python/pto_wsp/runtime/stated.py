@@ -10,6 +10,7 @@ import numpy as np
 from pto_wsp.errors import NotSimulated, UnknownParameter, WrongValue, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
+from pto_wsp.lang.workload.ragged import Ragged
 from pto_wsp.lang.workload.sparse import Sparse
 from pto_wsp.location import argument_location
 from pto_wsp.runtime.dlpack import as_numpy
@@ -30,6 +31,8 @@ def stated_arrays(given: Mapping[str, Any], module: Module) -> dict[str, np.ndar
     axes = _made_axes(module)
     found: dict[str, np.ndarray] = {}
     for name, value in given.items():
+        if isinstance(value, Ragged):
+            raise _wrong(name, "a tensor or an axis that tasks write", "an axis that a run is given")
         if name in axes or isinstance(value, Sparse):
             found |= _rows_of(name, value, axes)
         else:
@@ -47,15 +50,18 @@ def require_stated(module: Module, stated: Mapping[str, np.ndarray]) -> None:
     Raises:
         NotSimulated: it reads another tensor to decide what runs.
         UnknownParameter: one of `stated` is not a tensor of the program.
+        WrongValue: no task writes one of `stated`, or its elements are of another type.
     """
     entry = module.entry_workload
     tensors = {tensor.name: tensor for tensor in entry.tensors}
     for name, array in stated.items():
         if name not in tensors:
-            advice = did_you_mean(name, tensors)
+            advice = did_you_mean(name, module.written)
             raise UnknownParameter(
                 program=entry.name, name=name, advice=advice, loc=argument_location("given")
             )
+        if name not in module.written:
+            raise _wrong(name, "a tensor or an axis that tasks write", "one that a run is given")
         expected = tensors[name].type.dtype.to_numpy()
         if array.dtype != expected:
             raise _wrong(name, f"elements of {expected}", str(array.dtype))

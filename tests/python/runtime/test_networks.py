@@ -22,7 +22,7 @@ from pto_wsp import (
     process,
     replicate,
 )
-from pto_wsp.errors import Deadlock, KernelFailed, PtoError, RunInterrupted, TimeLimitReached
+from pto_wsp.errors import Deadlock, KernelFailed, PtoError, RegionOutside, RunInterrupted, TimeLimitReached
 from pto_wsp.ir.module import Module
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.runtime.outcome import RunRequest
@@ -56,6 +56,26 @@ def test_random_networks_are_deterministic(draw: Draw) -> None:
         found, others = outcome(program, module, workers, delays)
         assert found == text
         assert all(np.array_equal(a, b) for a, b in zip(arrays, others, strict=True))
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu"])
+def test_dimensions_of_channels_are_those_that_are_declared(target: str) -> None:
+    parts = Channel("parts", Tensor[f32, 4, 8])
+
+    @process
+    def load(X: Tensor[f32, "n", 4, 8]) -> None:
+        for i in P("n"):
+            with parts.send() as token:
+                copy[i](x=X[i], y=token[i : i + 4])
+
+    @process
+    def store(Y: Tensor[f32, "n", 4, 8]) -> None:
+        for token in parts.receive():
+            copy[token.index](x=token, y=Y[token.index])
+
+    x = np.ones((2, 4, 8), np.float32)
+    with pytest.raises(RegionOutside, match="`parts` is indexed outside dimension 0"):
+        network(load, store).compile(target)(X=x, Y=x.copy())
 
 
 def checking(depth: int) -> Workload:

@@ -328,6 +328,10 @@ def test_what_is_given_must_fit() -> None:
         routed.compile(target="sim", values=False, given={"T": table.astype(np.int64)})
     with pytest.raises(UnknownParameter, match="`U`"):
         routed.compile(target="sim", values=False, given={"T": table, "U": table})
+    with pytest.raises(WrongValue, match="one that a run is given"):
+        by_input.compile(target="sim", values=False, given={"T": table})
+    with pytest.raises(WrongValue, match="an axis that a run is given"):
+        routed.compile(target="sim", values=False, given={"kv": Ragged.lengths([1])})
     alone = routed.compile(target="sim", values=False, given={"T": table})
     with pytest.raises(WrongValue, match="decide what runs"):
         by_input.compile(target="sim", values=False).run(T=(6, 1), X=(6, 16, 64))

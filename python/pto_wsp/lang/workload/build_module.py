@@ -13,6 +13,7 @@ from pto_wsp.lang.workload import context
 from pto_wsp.lang.workload.assemble import assemble
 from pto_wsp.lang.workload.blocks import tasks_of
 from pto_wsp.lang.workload.functions import Body, declarations, record_body
+from pto_wsp.lang.workload.packed import require_packed_ranges
 from pto_wsp.lang.workload.parameters import Parameter
 from pto_wsp.lang.workload.ragged import Ragged
 from pto_wsp.lang.workload.sparse import Sparse
@@ -64,6 +65,7 @@ class Tracing:
             record_body(self.trace, self.body, arguments, None)
             self.trace.blocks.finish()
             module = assemble(self.trace)
+            require_packed_ranges(module.entry_workload)
         finally:
             context.ACTIVE.reset(token)
         for name, tensor in self.trace.captured.items():

@@ -71,7 +71,7 @@ def mixed(
     for b in P("batch"):
         with P.when((Skip[b] == 0) & (b < limit)):
             for r in P.tiles(rows[b], 16):
-                add[b, r](x=X[r], y=Y[r], weight=(b + 1) // 2)
+                add[b, r](x=X[rows[b]][r], y=Y[rows[b]][r], weight=(b + 1) // 2)
         with P.otherwise():
             add[b](x=X[rows[b]][0:1], y=Y[rows[b]][0:1], weight=limit % 3)
     count(n=Start, out=Step)

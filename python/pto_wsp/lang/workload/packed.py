@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pto_wsp.errors import BadIndex
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Range, Region, TileRange
-from pto_wsp.ir.scalar import Element, Expr, walk
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, walk
 
 
 def require_packed_ranges(entry: w.WorkloadFunction) -> None:
@@ -31,13 +31,8 @@ def require_packed_ranges(entry: w.WorkloadFunction) -> None:
         if isinstance(dim, Range) and isinstance(size, str)
         for name in _elements(dim.start)
     }
-    rows = {
-        node.var: name
-        for node in w.walk_nodes(entry.body)
-        if isinstance(node, w.Loop) and node.tile is not None
-        for name in _elements(node.extent)
-        if name in offsets
-    }
+    loops = [node for node in w.walk_nodes(entry.body) if isinstance(node, w.Loop) and node.tile is not None]
+    rows = {loop.var: name for loop in loops if (name := _length_of(loop.extent)) in offsets}
     for region in regions:
         if isinstance(region, Region):
             _require(region, sizes[region.tensor], rows, packed, offsets)
@@ -61,6 +56,19 @@ def _require(
                 hint=f"write `{region.tensor}[{axis}[...][{dim.loop}]]`; "
                 f"`slice({dim.loop}.start, {dim.loop}.stop)` is a range of the whole dimension",
             )
+
+
+def _length_of(expr: Expr) -> str:
+    """Return the name of the tensor whose elements i + 1 and i differ by `expr`, or an empty name."""
+    match expr:
+        case Binary(
+            op="sub",
+            a=Element(name=name, indices=(Binary(op="add", a=row, b=Const(value=1)),)),
+            b=Element(name=first, indices=(i,)),
+        ) if (name, row) == (first, i):
+            return name
+        case _:
+            return ""
 
 
 def _elements(expr: Expr) -> Iterator[str]:

@@ -37,7 +37,7 @@ def advised(
     depths = sufficient_depths(module, arrays, sizes)
     if depths is not None:
         changed = [f"`{name}` {depth}" for name, depth in depths.items() if depth > before[name]]
-        error.help = f"these depths suffice: {', '.join(changed)}; or receive tokens earlier"
+        error.help = f"for this call these depths suffice: {', '.join(changed)}; or receive tokens earlier"
     return error
 
 

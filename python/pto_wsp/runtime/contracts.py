@@ -73,7 +73,8 @@ class ContractGraph:
         if wrong:
             what = "writes" if wrong[0] in writers else "does not write"
             reason = f"`{wrong[0]}` {what} `{tensor}`; expected that {_listed(named)} alone write it"
-            raise ContractBroken(reason=reason, loc=caller_location())
+            hint = f"state the kernels that write it: `after={sorted(writers)}`"
+            raise ContractBroken(reason=reason, loc=caller_location(), hint=hint)
         self._provided[tensor] = Provided(tensor, named)
         return self
 

@@ -328,8 +328,11 @@ class Session:
         for chain in chains:
             numbers = [launch.number for launch in chain if launch is not None]
             if numbers != sorted(numbers):
-                names = " before ".join(f"`{launch.name}`" for launch in chain if launch is not None)
-                raise ContractBroken(reason=f"expected {names}, found another order", loc=caller_location())
+                names = " before ".join(
+                    f"launch {launch.number} of `{launch.name}`" for launch in chain if launch is not None
+                )
+                hint = "launch in this order, or state the order of the launches"
+                raise ContractBroken(reason=f"expected {names}", loc=caller_location(), hint=hint)
 
     def _require_access(self, launch: Launch, array: Any, is_written: bool) -> None:
         if launch not in self._launches:
@@ -337,7 +340,8 @@ class Session:
         if not any(a.array is array and (a.is_written or not is_written) for a in launch.accesses):
             what = "writes" if is_written else "reads"
             reason = f"expected that `{launch.name}` {what} the array, found that it does not"
-            raise ContractBroken(reason=reason, loc=caller_location())
+            hint = f"name a launch that {what} it"
+            raise ContractBroken(reason=reason, loc=caller_location(), hint=hint)
 
     def wait(self) -> None:
         """Wait for all launches.

@@ -6,6 +6,7 @@ token each. Times include the arrays that plan the batch.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,9 +54,9 @@ class Step:
         self.x = rng.standard_normal((len(lengths), config.hidden), np.float32)
         self.arrays = self()
 
-    def __call__(self, **options: Any) -> dict[str, Any]:
+    def __call__(self, workers: int = THREADS, **options: Any) -> dict[str, Any]:
         """Plan and run; return all arrays."""
-        return self.layer(self.x, self.chunks, self.cache, workers=THREADS, **options)
+        return self.layer(self.x, self.chunks, self.cache, workers=workers, **options)
 
     def verify(self) -> None:
         """Raise unless the first and the last token agree with numpy in f64."""
@@ -71,7 +72,7 @@ def run(bench: Bench) -> None:
     against_bound(bench, step)
     names = {f"deepseek_{part}_vs_torch": PART for part in PARTS}
     try:
-        peer = TorchLayer(step.layer.config, step.layer.weights, step.cache, THREADS)
+        peer = TorchLayer(step.layer.config, step.layer.weights, step.cache, 1)
     except ImportError as error:
         bench.skipped["torch"] = f"{error.name} is not installed: make extras"
         bench.rows += [
@@ -152,7 +153,7 @@ def compared(step: Step, peer: TorchLayer) -> dict[str, Pair]:
     for name, make in PARTS.items():
         program = make(step.layer.config).compile("cpu")
         arguments = {n: made[n] for n in names_of(program) if n in made}
-        ours[name] = lambda p=program, given=arguments: p.run(**given, workers=THREADS)
+        ours[name] = lambda p=program, given=arguments: p.run(**given, workers=1)
         ours[name]()
     q, index_q, picks = (torch.from_numpy(made[name]) for name in ("Q", "IndexQ", "TopK"))
     weights = torch.from_numpy(made["Indexed"][:, step.layer.config.index_dim :])
@@ -168,7 +169,7 @@ def compared(step: Step, peer: TorchLayer) -> dict[str, Pair]:
     same_choice(peer.top_k(scores, plan), made, step.layer.config.top_k)
     close("attention", theirs["attention"]().numpy(), made["Summed"], TOLERANCE)
     pairs = {f"deepseek_{name}_vs_torch": (ours[name], theirs[name]) for name in PARTS}
-    return {"deepseek_vs_torch": (step, lambda: peer(x, step.chunks)), **pairs}
+    return {"deepseek_vs_torch": (lambda: step(workers=1), lambda: peer(x, step.chunks)), **pairs}
 
 
 def names_of(program: Any) -> list[str]:
@@ -200,12 +201,19 @@ def same_choice(picks: Sequence[Any], made: dict[str, Any], top_k: int) -> None:
             raise AssertionError(f"top-k of token {t}: least score {ours}, torch {theirs}")
 
 
+def processor_ms(function: Callable[[], object]) -> float:
+    """Return the processor time of one call in ms: other programs may interrupt it."""
+    began = time.process_time()
+    function()
+    return 1e3 * (time.process_time() - began)
+
+
 def against_torch(
     bench: Bench, name: str, ours: Callable[[], object], theirs: Callable[[], object], goal: str
 ) -> None:
-    """Time both in turn and add their row."""
-    functions = {"ours": lambda: elapsed_ms(ours), "torch": lambda: elapsed_ms(theirs)}
-    found = bench.measure(functions, rounds=bench.rounds(9, 3), threads=THREADS)
+    """Time both in turn on one thread and add their row."""
+    functions = {"ours": lambda: processor_ms(ours), "torch": lambda: processor_ms(theirs)}
+    found = bench.measure(functions, rounds=bench.rounds(9, 3))
     mine, other = found["ours"], found["torch"]
     noisy = mine.noisy or other.noisy
     ratio = other.value / mine.value

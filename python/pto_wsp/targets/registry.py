@@ -116,7 +116,7 @@ def register_target(target: Target) -> None:
 
 
 _OTHER_NAMES = {"gpu": "cuda", "nvidia": "cuda", "npu": "ascend_a2a3", "aarch64": "arm64"}
-"""What people call targets."""
+"""Other names of targets, for hints."""
 
 
 def get(name: str) -> Target:

@@ -32,7 +32,7 @@ def require_packed_ranges(entry: w.WorkloadFunction) -> None:
         for name in _elements(dim.start)
     }
     loops = [node for node in w.walk_nodes(entry.body) if isinstance(node, w.Loop) and node.tile is not None]
-    rows = {loop.var: name for loop in loops if (name := _length_of(loop.extent)) in offsets}
+    rows = {loop.var: (name, loop.called) for loop in loops if (name := _length_of(loop.extent)) in offsets}
     for region in regions:
         if isinstance(region, Region):
             _require(region, sizes[region.tensor], rows, packed, offsets)
@@ -41,20 +41,22 @@ def require_packed_ranges(entry: w.WorkloadFunction) -> None:
 def _require(
     region: Region,
     dims: tuple[int | str | None, ...],
-    rows: dict[str, str],
+    rows: dict[str, tuple[str, str]],
     packed: set[tuple[str, str]],
     offsets: dict[str, str],
 ) -> None:
     for dim, size in zip(region.dims, dims, strict=True):
-        if isinstance(dim, TileRange) and isinstance(size, str) and (rows.get(dim.loop, ""), size) in packed:
-            axis = offsets[rows[dim.loop]]
+        if not isinstance(dim, TileRange) or dim.loop not in rows or not isinstance(size, str):
+            continue
+        tensor, called = rows[dim.loop]
+        if (tensor, size) in packed:
             raise BadIndex(
                 tensor=region.tensor,
-                expected=f"a range of `{size}`, which holds all rows of `{axis}`",
-                found=f"`{dim.loop}`, which counts from 0 in each row",
+                expected=f"a range of `{size}`, which holds all rows of `{offsets[tensor]}`",
+                found=f"`{called}`, which counts from 0 in each row",
                 loc=region.loc,
-                hint=f"write `{region.tensor}[{axis}[...][{dim.loop}]]`; "
-                f"`slice({dim.loop}.start, {dim.loop}.stop)` is a range of the whole dimension",
+                hint=f"write `{region.tensor}[{offsets[tensor]}[...][{called}]]`; "
+                f"`slice({called}.start, {called}.stop)` is a range of the whole dimension",
             )
 
 

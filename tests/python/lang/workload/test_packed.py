@@ -23,6 +23,16 @@ def from_zero(kv: Ragged["batch"], X: Tensor[f32, "tokens", 8], Y: Tensor[f32, "
 
 
 @workload
+def again(kv: Ragged["batch"], X: Tensor[f32, "tokens", 8], Y: Tensor[f32, "tokens", 8]):
+    """The same name for a range of the whole dimension and for one of a row."""
+    for t in P.tiles("tokens", 4):
+        double[t](x=X[t], y=Y[t])
+    for b in P("batch"):
+        for t in P.tiles(kv[b], 4):
+            double[b, t](x=X[kv[b]][t], y=Y[t])
+
+
+@workload
 def slices(kv: Ragged["batch"], X: Tensor[f32, "tokens", 8], Y: Tensor[f32, "tokens", 8]):
     for b in P("batch"):
         for t in P.tiles(kv[b], 4):
@@ -42,6 +52,9 @@ def test_a_range_of_a_row_is_refused_where_rows_are_packed() -> None:
     text = str(caught.value)
     assert "x=X[t]" in text and "`tokens`, which holds all rows of `kv`" in text
     assert "write `X[kv[...][t]]`" in text
+    with pytest.raises(BadIndex, match=r"write `Y\[kv\[...\]\[t\]\]`") as caught:
+        again.trace()
+    assert "y=Y[t]" in str(caught.value) and caught.value.loc is not None
 
 
 @pytest.mark.parametrize("meant", [slices, table], ids=["slice", "table"])

@@ -49,10 +49,10 @@ examples: build/installed.dev ## run the examples on a simulated device; compare
 test: test-python test-cpp ## the tests, in minutes; with SLOW=1 all: more types and sizes, other vectors, C++ under sanitizers
 
 test-quick: build/installed.dev ## the tests that start no compiler and no other process, for every edit
-	@QUICK=1 SLOW= $(PY) -m pytest -n $(JOBS) --dist loadfile -q -r fE
+	@QUICK=1 SLOW= $(PY) -m pytest -n $(JOBS) --dist loadfile --max-worker-restart=0 -q -r fE
 
 test-python: build/installed.dev ## only the Python tests
-	@$(PY) -m pytest -n $(JOBS) --dist loadfile -q --durations=5
+	@$(PY) -m pytest -n $(JOBS) --dist loadfile --max-worker-restart=0 -q --durations=5
 
 CPP_FLAGS_plain := $(if $(SLOW),-DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS=,-DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1)
 CPP_FLAGS_address-undefined := -DPTO_WSP_SANITIZE='address;undefined' -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1

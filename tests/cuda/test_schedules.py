@@ -142,6 +142,16 @@ def test_pools_of_blocks() -> None:
         blocks(Pools.custom(lambda t: t.kernel == halve, [2]), workers=2)
 
 
+def test_a_launch_that_is_refused_ends_its_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is freed with it. The substitute ends the process if a copy still uses the memory."""
+    monkeypatch.setenv("PTO_SUBSTITUTE_DELAY_MS", "5")
+    program = both.compile("cuda")
+    program.reschedule(Schedule().task_graph(pools=Pools.custom(lambda t: t.kernel == halve, [2])))
+    x = np.ones((N, 4, 16), np.float32)
+    with pytest.raises(WrongValue, match="expected more blocks"):
+        program(X=x, Y=x.copy(), Z=x.copy(), workers=2)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_window_bounds_tasks_under_way(size: int) -> None:
     trace = traced(Schedule().task_graph(window=TaskWindow(size)), workers=4).trace

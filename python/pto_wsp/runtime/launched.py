@@ -252,9 +252,13 @@ class LaunchedRun:
                     reason = "a stream that records a graph does not copy arrays of the host"
                     hint = "pass an array that lies on the GPU"
                     raise UnusableArray(name=tensor.name, reason=reason, loc=tensor.loc, hint=hint)
-        arrays = [self._tensor(tensor, self._arrays[tensor.name]) for tensor in tensors]
-        is_recorded = self._request.trace > 0
-        self._launch = self._program.launch(arrays, symbols, blocks, self.stream, is_recorded)
+        try:
+            arrays = [self._tensor(tensor, self._arrays[tensor.name]) for tensor in tensors]
+            is_recorded = self._request.trace > 0
+            self._launch = self._program.launch(arrays, symbols, blocks, self.stream, is_recorded)
+        except BaseException:  # copies end before their memory is freed
+            self._gpu.driver.status("cuStreamSynchronize", self.stream)
+            raise
 
     def _tensor(self, tensor: w.TensorParam, array: np.ndarray) -> DeviceArray:
         if isinstance(array, GpuArray):

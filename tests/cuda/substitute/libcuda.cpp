@@ -6,7 +6,8 @@
 /// that the host goes on. A module is a library of the host whose `pto_wsp_emulate` runs the blocks of a
 /// launch. Wrong uses of the driver are refused with its numbers, or end the process with a message.
 ///
-/// Environment: PTO_SUBSTITUTE_GPUS (2), PTO_SUBSTITUTE_CAPABILITY (90), PTO_SUBSTITUTE_SHARED (232448).
+/// Environment: PTO_SUBSTITUTE_GPUS (2), PTO_SUBSTITUTE_CAPABILITY (90), PTO_SUBSTITUTE_SHARED (232448),
+/// PTO_SUBSTITUTE_DELAY_MS (0), how long a stream waits before each copy.
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -85,11 +86,13 @@ struct Stream {
   }
 };
 
-struct Event {
+struct Times {
   std::mutex mutex;
   bool is_recorded = false, is_done = false;
   Clock::time_point time;
 };
+// A stream may record an event after it is destroyed.
+using Event = std::shared_ptr<Times>;
 
 struct Function {
   void (*emulate)(const void* program, uint32_t blocks, uint64_t shared_bytes);
@@ -97,7 +100,8 @@ struct Function {
 };
 
 std::mutex mutex;
-std::map<uint64_t, size_t> memory;  // of the GPU and of the host together, by address
+std::map<uint64_t, size_t> memory;       // of the GPU and of the host together, by address
+std::multimap<uint64_t, size_t> in_use;  // what copies that are enqueued read or write
 thread_local std::vector<void*> contexts;
 
 [[noreturn]] void broken(const char* what) {
@@ -135,8 +139,33 @@ int allocate(uint64_t* to, size_t bytes) {
 
 int release(uint64_t address) {
   const std::lock_guard lock(mutex);
-  if (memory.erase(address) == 0) return kInvalidValue;
+  const auto found = memory.find(address);
+  if (found == memory.end()) return kInvalidValue;
+  const auto used = in_use.lower_bound(address);
+  if (used != in_use.end() && used->first < address + found->second) {
+    broken("memory is freed before a copy of it is done");
+  }
+  memory.erase(found);
   free(reinterpret_cast<void*>(address));
+  return kSuccess;
+}
+
+int enqueue_copy(void* stream, uint64_t gpu, size_t bytes, std::function<void()> copy) {
+  require_context();
+  if (!is_known(gpu, bytes)) return kInvalidValue;
+  auto& own = stream_of(stream);
+  if (own.is_capturing) return own.add(std::move(copy)), kSuccess;
+  {
+    const std::lock_guard lock(mutex);
+    in_use.emplace(gpu, bytes);
+  }
+  const std::chrono::milliseconds delay(of_environment("PTO_SUBSTITUTE_DELAY_MS", 0));
+  own.add([gpu, delay, copy = std::move(copy)] {
+    std::this_thread::sleep_for(delay);
+    copy();
+    const std::lock_guard lock(mutex);
+    in_use.erase(in_use.find(gpu));
+  });
   return kSuccess;
 }
 
@@ -257,22 +286,13 @@ API cuMemHostAlloc(void** address, size_t bytes, unsigned) {
 }
 API cuMemFreeHost(void* address) { return release(reinterpret_cast<uint64_t>(address)); }
 API cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
-  require_context();
-  if (!is_known(to, bytes)) return kInvalidValue;
-  stream_of(stream).add([=] { memcpy(reinterpret_cast<void*>(to), from, bytes); });
-  return kSuccess;
+  return enqueue_copy(stream, to, bytes, [=] { memcpy(reinterpret_cast<void*>(to), from, bytes); });
 }
 API cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
-  require_context();
-  if (!is_known(from, bytes)) return kInvalidValue;
-  stream_of(stream).add([=] { memcpy(to, reinterpret_cast<const void*>(from), bytes); });
-  return kSuccess;
+  return enqueue_copy(stream, from, bytes, [=] { memcpy(to, reinterpret_cast<const void*>(from), bytes); });
 }
 API cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void* stream) {
-  require_context();
-  if (!is_known(to, bytes)) return kInvalidValue;
-  stream_of(stream).add([=] { memset(reinterpret_cast<void*>(to), value, bytes); });
-  return kSuccess;
+  return enqueue_copy(stream, to, bytes, [=] { memset(reinterpret_cast<void*>(to), value, bytes); });
 }
 API cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
   if (attribute != 9 || !is_known(address, 1)) return kInvalidValue;
@@ -298,7 +318,7 @@ API cuStreamIsCapturing(void* stream, int* status) {
   return kSuccess;
 }
 API cuEventCreate(void** event, unsigned) {
-  *event = new Event;
+  *event = new Event(std::make_shared<Times>());
   return kSuccess;
 }
 API cuEventDestroy_v2(void* event) {
@@ -306,28 +326,28 @@ API cuEventDestroy_v2(void* event) {
   return kSuccess;
 }
 API cuEventRecord(void* event, void* stream) {
-  auto& own = *static_cast<Event*>(event);
+  const Event own = *static_cast<Event*>(event);
   if (stream_of(stream).is_capturing) return kCaptureUnsupported;
   {
-    const std::lock_guard lock(own.mutex);
-    own.is_recorded = true;
-    own.is_done = false;
+    const std::lock_guard lock(own->mutex);
+    own->is_recorded = true;
+    own->is_done = false;
   }
-  stream_of(stream).add([&own] {
-    const std::lock_guard lock(own.mutex);
-    own.time = Clock::now();
-    own.is_done = true;
+  stream_of(stream).add([own] {
+    const std::lock_guard lock(own->mutex);
+    own->time = Clock::now();
+    own->is_done = true;
   });
   return kSuccess;
 }
 API cuEventQuery(void* event) {
-  auto& own = *static_cast<Event*>(event);
+  auto& own = **static_cast<Event*>(event);
   const std::lock_guard lock(own.mutex);
   return !own.is_recorded || own.is_done ? kSuccess : kNotReady;
 }
 API cuEventElapsedTime(float* milliseconds, void* from, void* to) {
-  const auto& begin = *static_cast<Event*>(from);
-  const auto& end = *static_cast<Event*>(to);
+  const auto& begin = **static_cast<Event*>(from);
+  const auto& end = **static_cast<Event*>(to);
   *milliseconds = std::chrono::duration<float, std::milli>(end.time - begin.time).count();
   return kSuccess;
 }

@@ -62,32 +62,49 @@ def argument_location(name: str) -> Location | None:
     Args:
         name: of the keyword; the location is that of the whole call where it has none of that name.
     """
-    frame = user_frame(sys._getframe(1))
-    if frame is None:
-        return None
-    place = _instructions(frame.f_code)[frame.f_lasti // 2]
-    text = "".join(linecache.getlines(frame.f_code.co_filename))
+    call = user_location(sys._getframe(1))
+    return None if call is None else keyword_location(call, name) or call
+
+
+def passed_location(name: str) -> Location | None:
+    """Return the location of an argument of the innermost call from outside of this package, if it has it."""
+    frame = _outer_frame(sys._getframe(1))
+    return None if frame is None else keyword_location(frame_location(frame), name)
+
+
+def keyword_location(call: Location, name: str) -> Location | None:
+    """Return the location of a keyword with its value in a call, or None if the call has none of that name."""
     try:
-        calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+        tree = ast.parse("".join(linecache.getlines(call.file)))
     except (SyntaxError, ValueError):  # a notebook cell with commands
-        calls = []
-    for call in calls:
-        if (call.lineno, call.end_lineno, call.col_offset, call.end_col_offset) == place:
-            for argument in call.keywords:
-                if argument.arg == name:
-                    is_short = argument.end_lineno == argument.lineno
-                    end = (argument.end_col_offset or 0) if is_short else argument.col_offset + len(name)
-                    file = frame.f_code.co_filename
-                    return Location(file, argument.lineno, argument.col_offset + 1, end + 1)
-    return frame_location(frame)
+        return None
+    begins = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _begins(node, call)]
+    # `f(x=1)(x=2)`: calls that begin together differ in their end.
+    for node in sorted(begins, key=lambda node: (node.end_col_offset or 0) + 1 != call.end_col):
+        for argument in node.keywords:
+            if argument.arg == name:
+                is_short = argument.end_lineno == argument.lineno
+                end = (argument.end_col_offset or 0) if is_short else argument.col_offset + len(name)
+                return Location(call.file, argument.lineno, argument.col_offset + 1, end + 1)
+    return None
+
+
+def _begins(node: ast.Call, call: Location) -> bool:
+    return (node.lineno, node.col_offset + 1) == (call.line, call.col)
 
 
 def user_call() -> Location | None:
     """Return the location of the innermost call from outside of this package."""
-    frame = user_frame(sys._getframe(1))
+    frame = _outer_frame(sys._getframe(1))
+    return frame_location(frame) if frame is not None else None
+
+
+def _outer_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost frame of a user's program around `frame`, none of a ready operator."""
+    frame = user_frame(frame)
     while frame is not None and frame.f_code.co_filename.startswith(OPERATORS_DIR):
         frame = user_frame(frame.f_back)
-    return frame_location(frame) if frame is not None else None
+    return frame
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:

@@ -24,6 +24,7 @@ from pto_wsp.device.topology import read_topology
 from pto_wsp.errors import BadDevice, NotCalibrated, UnknownDevice, did_you_mean
 from pto_wsp.ir.kernel import UNITS
 from pto_wsp.isa.table import TABLE
+from pto_wsp.location import argument_location
 from pto_wsp.support.cache_directory import default_directory
 from pto_wsp.types.space import Space
 
@@ -101,7 +102,8 @@ def read_device(path: Path) -> Device:
 def _preset_path(name: str) -> Path:
     path = PRESETS / f"{name}.toml"
     if name not in preset_names():
-        raise UnknownDevice(name=name, advice=did_you_mean(name, [*preset_names(), HOST]))
+        advice = did_you_mean(name, [*preset_names(), HOST])
+        raise UnknownDevice(name=name, advice=advice, loc=argument_location("device"))
     return path
 
 

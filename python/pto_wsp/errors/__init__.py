@@ -8,6 +8,7 @@ A class gives its stable `code`, what the mistake is (`template`), what was expe
 from __future__ import annotations
 
 from pto_wsp.errors.base import (
+    ArrayError,
     BindError,
     CompileError,
     FrontendError,
@@ -178,6 +179,7 @@ from pto_wsp.errors.text import (
 __all__ = [
     "ArgumentDType",
     "ArgumentShape",
+    "ArrayError",
     "ArraysInFlight",
     "AssumptionFails",
     "BadAnnotation",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from pto_wsp.location import Location, user_call
+from pto_wsp.location import Location, passed_location, user_call
 
 
 class PtoError(Exception):
@@ -137,6 +137,31 @@ class BindError(PtoError):
 
     def __init__(self, *, loc: Location | None = None, **others: Any) -> None:
         super().__init__(loc=user_call() if loc is None else loc, **others)
+
+
+class ArrayError(BindError):
+    """An array that does not fit its tensor.
+
+    The place is the argument in the call, and the declaration is a note. A call that does not name the
+    argument is the note.
+
+    Args:
+        name: the tensor.
+        loc: its declaration.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        loc: Location | None = None,
+        notes: Iterable[tuple[str, Location | None]] = (),
+        **others: Any,
+    ) -> None:
+        passed, note = passed_location(name), (f"`{name}` is declared here", loc)
+        if passed is None and loc is not None:
+            note = "it is passed here", user_call()
+        super().__init__(name=name, loc=passed or loc, notes=[*notes, note], **others)
 
 
 class RunError(PtoError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pto_wsp.errors.base import BindError, RunError
+from pto_wsp.errors.base import ArrayError, BindError, RunError
 from pto_wsp.location import Location
 
 
@@ -30,7 +30,7 @@ class WrongValue(BindError):
     label = "expected {expected}, found {found}"
 
 
-class WrongDType(BindError):
+class WrongDType(ArrayError):
     """An array whose element type is not the tensor's."""
 
     code = "wrong-dtype"
@@ -45,7 +45,7 @@ class WrongDType(BindError):
         super().__init__(name=name, expected=expected, found=found, loc=loc, hint=hint)
 
 
-class WrongRank(BindError):
+class WrongRank(ArrayError):
     """An array whose number of dimensions is not the tensor's."""
 
     code = "wrong-rank"
@@ -54,7 +54,7 @@ class WrongRank(BindError):
     hint = "reshape the array: `array[None]` adds a dimension, `array[0]` drops one"
 
 
-class WrongShape(BindError):
+class WrongShape(ArrayError):
     """An array whose size disagrees with the declaration or with another array."""
 
     code = "wrong-shape"
@@ -63,7 +63,7 @@ class WrongShape(BindError):
     hint = "pass arrays in which a size has one value wherever its name appears"
 
 
-class UnusableArray(BindError):
+class UnusableArray(ArrayError):
     """An array that the engine cannot work on in place."""
 
     code = "unusable-array"
@@ -72,7 +72,7 @@ class UnusableArray(BindError):
     hint = "pass a C-contiguous, aligned, writable array of this machine's byte order, or a slice of one"
 
 
-class ReadOnlyArray(BindError):
+class ReadOnlyArray(ArrayError):
     """A read-only array for a tensor that the program writes."""
 
     code = "read-only-array"

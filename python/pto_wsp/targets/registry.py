@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pto_wsp.device.model import Device
 from pto_wsp.errors import NameClash, UnknownTarget, WrongValue, did_you_mean
-from pto_wsp.location import caller_location
+from pto_wsp.location import argument_location, caller_location
 from pto_wsp.targets.base import Target
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def get(name: str) -> Target:
     if not isinstance(name, str) or (name not in TARGETS and name not in _installed()):
         other = _OTHER_NAMES.get(str(name))
         advice = f"did you mean `{other}`?" if other else did_you_mean(str(name), names())
-        raise UnknownTarget(name=name, advice=advice)
+        raise UnknownTarget(name=name, advice=advice, loc=argument_location("target"))
     return _made(name)
 
 

@@ -40,6 +40,7 @@ from pto_wsp.lang.workload.ranges import Span
 from pto_wsp.lang.workload.tensor import RowSet, Tensor, View, require_inside
 from pto_wsp.lang.workload.trace import Param, WorkloadTrace, not_a_scalar
 from pto_wsp.lang.workload.untyped import SCALAR, TENSOR, Untyped
+from pto_wsp.location import Location, keyword_location
 from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import record, replace
 from pto_wsp.types.axis import DenseDyn
@@ -366,7 +367,7 @@ class _Assembler:
                 kernel=task.kernel.name,
                 expected=str(kind.dtype),
                 found=str(expr.dtype),
-                loc=task.loc,
+                loc=_place(task, param),
             ) from None
 
     def region(
@@ -388,7 +389,7 @@ class _Assembler:
                 kernel=task.kernel.name,
                 expected=f"at most {len(dims)} indices",
                 found=str(len(argument.entries)),
-                loc=task.loc,
+                loc=_place(task, param),
             )
         if kind.dtype not in (None, dtype):
             raise ArgumentDType(
@@ -396,7 +397,7 @@ class _Assembler:
                 kernel=task.kernel.name,
                 expected=str(kind.dtype),
                 found=str(dtype),
-                loc=task.loc,
+                loc=_place(task, param),
             )
         loc = value.loc if isinstance(value, View) else task.loc
         entries = argument.entries + (Full(),) * (len(dims) - len(argument.entries))
@@ -419,7 +420,7 @@ class _Assembler:
                 expected=f"{expected} dimensions",
                 found=f"a view with {rank}",
                 hint=dims if declared < expected else None,
-                loc=task.loc,
+                loc=_place(task, param),
             )
 
     def require_fit(
@@ -467,8 +468,13 @@ class _Assembler:
             problem=f"takes {expected} for `{param.name}`",
             detail=f"found {_text(value)}",
             advice="a scalar of a range is `.start`, `.stop` or `.extent`" if isinstance(value, Span) else "",
-            loc=task.loc,
+            loc=_place(task, param),
         )
+
+
+def _place(task: OpenTask, param: KernelParam) -> Location | None:
+    """Return where a task is given an argument, or where the task is."""
+    return None if task.loc is None else keyword_location(task.loc, param.name) or task.loc
 
 
 def _require_set_slots(workload: w.WorkloadFunction) -> None:

@@ -15,7 +15,7 @@ from pto_wsp.lang.workload.broadcast import All, extent_under_all
 from pto_wsp.lang.workload.ranges import Span, Stretch
 from pto_wsp.lang.workload.tensor import Entry, View
 from pto_wsp.lang.workload.trace import WorkloadTrace, current_trace
-from pto_wsp.location import Location
+from pto_wsp.location import Location, keyword_location
 from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import ScalarType
 
@@ -146,17 +146,18 @@ def _bind(
     """Return the arguments of a task by parameter, in the kernel's order."""
     names = [p.name for p in kernel.params]
 
-    def wrong(problem: str, detail: str, advice: str = "") -> UnknownArgument:
-        return UnknownArgument(kernel=kernel.name, problem=problem, detail=detail, advice=advice, loc=loc)
+    def wrong(problem: str, detail: str, advice: str = "", passed: str = "") -> UnknownArgument:
+        place = loc and (keyword_location(loc, passed) or loc)
+        return UnknownArgument(kernel=kernel.name, problem=problem, detail=detail, advice=advice, loc=place)
 
     if len(args) > len(names):
         raise wrong(f"takes {len(names)} arguments", f"found {len(args)}")
     values = dict(zip(names, args, strict=False))
     for name, value in kwargs.items():
         if name not in names:
-            raise wrong(f"has no parameter `{name}`", "unknown argument", did_you_mean(name, names))
+            raise wrong(f"has no parameter `{name}`", "unknown argument", did_you_mean(name, names), name)
         if name in values:
-            raise wrong(f"gets `{name}` twice", "given by position and by name")
+            raise wrong(f"gets `{name}` twice", "given by position and by name", passed=name)
         values[name] = value
     for param in kernel.params:
         if param.name not in values:

@@ -19,7 +19,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.network_report import NetworkReport
 from pto_wsp.runtime.trace import Trace
 from pto_wsp.support.record import record, replace
-from pto_wsp.support.text import table
+from pto_wsp.support.text import counted, table
 from pto_wsp.visualize.drawing import escaped
 from pto_wsp.visualize.report import figures_html, html_table, page, picture, section
 from pto_wsp.visualize.timeline import timeline_drawing
@@ -35,7 +35,7 @@ IDLE = (
 )
 """Why cores were idle, in the order of the simulator."""
 
-CAUSES = ("made just then", "after", "the core was taken by", "limited rate", "start of the schedule")
+CAUSES = ("when it was made", "after", "the core was taken by", "limited rate", "start of the schedule")
 """Why a task on the critical path started when it did."""
 
 MOST_STEPS, _MOST_STEPS_OF_PAGE = 12, 500
@@ -324,7 +324,7 @@ class SimulationReport(Report):
             for step in path[-most:]
         ]
         headings = ("task", "started", "at cycle", "took", "line")
-        return _Table(f"critical path: {len(path)} tasks{last}", headings, rows)
+        return _Table(f"critical path: {counted(len(path), 'task')}{last}", headings, rows)
 
     def _longest_table(self) -> _Table:
         rows: list[tuple[str, ...]] = []

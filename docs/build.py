@@ -180,7 +180,8 @@ def errors_page() -> str:
     parts = [ERRORS_INTRODUCTION]
     for family, members in families.items():
         about = re.split(r"\n\n(?:Args|Attributes):", inspect.getdoc(family) or "")[0]
-        parts.append(f"## {family.__name__}\n\n{textwrap.fill(about, COLUMNS)}")
+        about = "\n\n".join(textwrap.fill(part, COLUMNS) for part in about.split("\n\n"))
+        parts.append(f"## {family.__name__}\n\n{about}")
         parts += [error_chapter(cls) for cls in members]
     return "\n\n".join(parts) + "\n"
 
@@ -279,9 +280,14 @@ def command_chapter(name: str, command: argparse.ArgumentParser) -> str:
     """Return the chapter of one command."""
     rows = [argument_line(action) for action in command._actions if action.dest != "help"]
     table = "\n".join(["| argument | |", "|---|---|", *rows]) if rows else ""
-    notes = f"```text\n{command.epilog}\n```" if command.epilog else ""
-    chapter = (f"## pto {name}", str(command.description), table, notes)
+    notes = [note(text) for text in (command.epilog or "").split("\n\n") if text]
+    chapter = (f"## pto {name}", str(command.description), table, *notes)
     return "\n\n".join(part for part in chapter if part)
+
+
+def note(text: str) -> str:
+    """Return a paragraph of the help of a command; examples keep their lines."""
+    return f"```text\n{text}\n```" if text.startswith("example") else textwrap.fill(text, COLUMNS)
 
 
 def argument_line(action: argparse.Action) -> str:

@@ -57,7 +57,8 @@ def test_example_fits_a_screen() -> None:
 def test_example_and_command_run_as_printed(tmp_path: Path) -> None:
     (example,) = programs_of(README)
     assert run_in(tmp_path, example + CHECKS + SAVED).strip()
-    (command,) = re.findall("^pto (run .*)$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    text = README.read_text(encoding="utf-8").replace("\\\n", "")
+    (command,) = re.findall("^pto (run .*)$", text, re.MULTILINE)
     done = subprocess.run(
         [sys.executable, "-m", "pto_wsp", *command.split()],
         cwd=tmp_path,

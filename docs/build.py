@@ -56,10 +56,10 @@ weight once with [`pto_wsp.ops.matmul`](matmul.md).
 
 *Bound* is tested for f32: |y - exact| <= bound eps max(|exact|, s). s is 1, or the sum of the
 absolute terms if many terms are added. With f16 and bf16 an operator computes in f32 and rounds its
-result once. A loss that is reduced also rounds its elements.
+result once. The mean or sum of a loss adds elements that are rounded.
 
 `F.workload("gelu")` is the workload of an operator, for calls from another workload. Its tensors
-are matrices, including `X` and `Y`. `F.modules(dtype)` returns all operators as IR.
+have two dimensions. `F.modules(dtype)` returns all operators as IR.
 `print(F.modules()[0])` prints `.pto` text, which `parse` reads."""
 
 INSTRUCTIONS_INTRODUCTION = """\

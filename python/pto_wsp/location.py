@@ -73,7 +73,7 @@ def passed_location(name: str) -> Location | None:
 
 
 def keyword_location(call: Location, name: str) -> Location | None:
-    """Return the location of a keyword with its value in a call, or None if the call has none of that name."""
+    """Return the location of a keyword with its value in a call, or None if the call does not name it."""
     try:
         tree = ast.parse("".join(linecache.getlines(call.file)))
     except (SyntaxError, ValueError):  # a notebook cell with commands

@@ -22,6 +22,7 @@ from pto_wsp.ops.attention_arrays import (
 from pto_wsp.ops.attention_form import STEP, AttentionForm
 from pto_wsp.ops.attention_program import attention_workload
 from pto_wsp.planner.balanced import (
+    CANONICAL_BLOCK,
     PARTIAL_STATISTICS,
     BalancedConfig,
     BalancedPlan,
@@ -411,6 +412,9 @@ def _check_factors(**factors: float) -> None:
 
 
 def _planner_config(form: AttentionForm, workers: int) -> BalancedConfig:
+    if form.is_batch_invariant and form.page_size and CANONICAL_BLOCK % form.page_size:
+        expected = f"a power of two up to {CANONICAL_BLOCK}, as `batch_invariant` is True"
+        raise BadPlanConfig(what="page_size", expected=expected, found=str(form.page_size))
     return BalancedConfig(
         num_workers=workers,
         num_heads=form.kv_heads * (form.group if form.tokens else 1),

@@ -63,7 +63,7 @@ def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray:
         ({"sm_scale": float("nan")}, "sm_scale"),
         ({"sm_scale": "0.1"}, "sm_scale"),
         ({"kv_dtype": i32}, "kv_dtype is out of range\n  = expected f32, f16 or bf16, found i32"),
-        ({"batch_invariant": True, "page_size": 24}, "divides 1024"),
+        ({"batch_invariant": True, "page_size": 24}, "a power of two up to 1024"),
         ({"batch_invariant": 1}, "batch_invariant"),
     ],
 )

@@ -179,7 +179,12 @@ def listed() -> Claim:
         ("a list, made by the host", f"{size:,}", first_task_us(report), f"{report.time_us:,.1f}", "-")
     )
     size = len(program._runner._engine.loaded.code)  # type: ignore[attr-defined]
-    for name, schedule in (("bytecode, tasks in turn", in_turn), ("bytecode, rows together", by_row)):
+    schedules = {
+        "bytecode, tasks in turn": in_turn,
+        "bytecode, rows together": by_row,
+        "bytecode, longest task first": Schedule().load_balance(),
+    }
+    for name, schedule in schedules.items():
         _, report = layer(device, schedule)
         cells = first_task_us(report), f"{report.time_us:,.1f}", remote_waits(report)
         rows.append((name, f"{size:,}", *cells))

@@ -235,14 +235,13 @@ class Core {
 
   /// Prepares a plan for the arguments. Keeps the last one if nothing that it depends on has changed.
   void prepare(const bind::Arguments& arguments, const sched::RunOptions& options, const Flight& flight) {
-    const Shape shape{
-        options.workers,
-        !options.is_in_order() && !options.is_network,
-        options.cuts_units() || options.is_simulated || options.has_calendar(),
-        options.streams != sched::Streams::kOff,
-        options.window_mode == sched::WindowMode::kBenchmark,
-        options.deps,
-        options.streaming_bytes != 0 ? options.streaming_bytes : bytecode::default_streaming_bytes()};
+    const Shape shape{options.workers,
+                      !options.is_in_order() && !options.is_network,
+                      options.cuts_units() || options.is_simulated || options.has_calendar(),
+                      options.streams != sched::Streams::kOff,
+                      options.window_mode == sched::WindowMode::kBenchmark,
+                      options.deps,
+                      options.streaming_bytes != 0 ? options.streaming_bytes : bytecode::cached_bytes()};
     const bool is_marked = options.is_in_order() ? shape_.is_benchmark == shape.is_benchmark &&
                                                        shape_.streaming_bytes == shape.streaming_bytes
                                                  : shape_ == shape;

@@ -42,6 +42,7 @@ struct RunResult {
   uint64_t graph_bytes = 0;                  ///< its size
   uint64_t max_workspace_bytes = 0;          ///< the largest workspace that a task asked for
   uint64_t prefetched_tasks = 0;             ///< tasks whose inputs were fetched ahead
+  uint64_t prefetched_bytes = 0;             ///< of these inputs
   std::vector<uint64_t> streamed;            ///< tensors whose stores went past the caches
   std::vector<uint64_t> left_out;            ///< proved statements that were not checked: sched::Statement
   std::vector<uint64_t> worker_tasks;
@@ -84,6 +85,7 @@ void for_counters(const RunResult& result, Add add) {
   }
   add("max_workspace_bytes", result.max_workspace_bytes);
   add("prefetched_tasks", result.prefetched_tasks);
+  add("prefetched_bytes", result.prefetched_bytes);
   add("worker_tasks", result.worker_tasks);
   if (result.order_violations) add("order_violations", *result.order_violations);
   add("replayed", int(result.is_replay));
@@ -109,6 +111,7 @@ inline RunResult summarize(sched::Run& run) {
   result.max_queued = *std::max_element(result.lanes_queued.begin(), result.lanes_queued.end());
   result.max_recorded = run.max_recorded();
   result.prefetched_tasks = run.num_prefetched();
+  result.prefetched_bytes = run.prefetched_bytes();
   result.max_live_slices = run.max_live_slices();
   for (int i = 0; i < sched::kNumStalls; ++i) {
     result.stalls[i] = run.stalls()[sched::Stall(i)].count.load(std::memory_order_relaxed);

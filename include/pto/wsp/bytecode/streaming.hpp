@@ -14,10 +14,10 @@
 
 namespace pto::wsp::bytecode {
 
-/// The least size in bytes of a tensor with streaming stores: four times the second-level caches of all
-/// cores, or the size of the last level if that is smaller. The last level alone is not a good bound, because
-/// a virtual machine shares the one that it sees with others.
-inline uint64_t default_streaming_bytes() {
+/// The bytes that the caches hold: four times the second-level caches of all cores, or the size of the last
+/// level if that is smaller. The last level alone is not a good bound, because a virtual machine shares the
+/// one that it sees with others. Larger tensors have streaming stores, and larger inputs are prefetched.
+inline uint64_t cached_bytes() {
   static const uint64_t limit = [] {
     constexpr long kUnknownL2 = 1 << 20;
     long l2 = 0, l3 = 0;
@@ -42,6 +42,15 @@ inline uint64_t tensor_bytes(const Plan& plan, size_t tensor) {
 }
 
 }  // namespace detail
+
+/// Whether tasks read tensors that the caches do not hold together.
+inline bool reads_past_caches(const Plan& plan) {
+  std::vector<bool> is_read(plan.program().tensors.size(), false);
+  for (const QuickIo& io : plan.ios) is_read[io.tensor] = is_read[io.tensor] || io.role != Role::out;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < is_read.size(); ++i) bytes += is_read[i] ? detail::tensor_bytes(plan, i) : 0;
+  return bytes > cached_bytes();
+}
 
 /// Selects the tensors with streaming stores: they have at least this number of bytes, tasks write them, no
 /// task reads them, and no control depends on their elements.

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "pto/wsp/bytecode/arguments.hpp"
@@ -19,13 +20,14 @@
 namespace pto::wsp::sched {
 
 /// Walks a plan ahead of its workers. A worker that begins a task first issues prefetch instructions for the
-/// inputs of up to two tasks of the next values, so that these tasks find them in a cache. It orders nothing,
-/// writes nothing, and ends at the first flush point.
+/// inputs of up to two tasks of the next values, so that these tasks find them in a cache. It skips an input
+/// that the latest task with it had, too. It orders nothing, writes nothing, and ends at the first flush
+/// point.
 class Prefetcher {
  public:
   /// \param ahead  values whose inputs are fetched while tasks of a value run
   Prefetcher(const bytecode::Plan& plan, const std::vector<char*>& bases, uint64_t ahead)
-      : plan_(plan), ahead_(ahead) {
+      : plan_(plan), ahead_(ahead), latest_(plan.ios.size()) {
     arguments_.bind(plan, bases);
     expander_.emplace(plan, plan.steps, &arguments_);
   }
@@ -46,11 +48,13 @@ class Prefetcher {
 
   /// Tasks whose inputs were fetched. \pre the run is over
   uint64_t num_fetched() const { return num_fetched_; }
+  /// Bytes of these inputs. \pre the run is over
+  uint64_t num_bytes() const { return num_bytes_; }
 
  private:
   static constexpr int kTasksAtOnce = 2;
   static constexpr int kEventsAtOnce = 4096;     ///< a walk with fewer tasks ends the prefetch
-  static constexpr int64_t kMaxBytes = 1 << 15;  ///< of a task
+  static constexpr int64_t kMaxBytes = 1 << 13;  ///< of a task
   static constexpr int64_t kCacheLine = 64;
 
   bool has_task() const { return !is_over_.load(std::memory_order_relaxed); }
@@ -99,13 +103,17 @@ class Prefetcher {
     if (site.checks_late) return;
     arguments_.fill_rest(site_, expander_->registers());
     const View* views = arguments_.call(site_).views;
-    int64_t bytes = kMaxBytes;
+    int64_t bytes = kMaxBytes;  // that it may still fetch
     for (uint32_t i = 0; i < site.num_io; ++i) {
       const bytecode::QuickIo& io = plan_.ios[site.first_io + i];
       const bool is_known = io.rows < 0 || !plan_.rows[size_t(io.rows)].is_written;
       const int64_t size = dtype_bytes(plan_.program().tensors[io.tensor].dtype);
-      if (io.role != Role::out && is_known) fetch_view(views[i], site.kernel->params[i].rank, size, bytes);
+      if (io.role == Role::out || !is_known) continue;
+      const void* data = views[i].rows != nullptr ? nullptr : views[i].data;
+      if (data != nullptr && data == std::exchange(latest_[site.first_io + i], data)) continue;
+      fetch_view(views[i], site.kernel->params[i].rank, size, bytes);
     }
+    num_bytes_ += uint64_t(kMaxBytes - bytes);
     ++num_fetched_;
   }
 
@@ -147,6 +155,8 @@ class Prefetcher {
   uint64_t running_ = 0;         ///< number of the latest value that has begun
   std::deque<uint64_t> begins_;  ///< the first tasks of the values after it
   uint64_t num_fetched_ = 0;
+  uint64_t num_bytes_ = 0;
+  std::vector<const void*> latest_;  ///< per input of a task: the one that was fetched last, unless rows
 };
 
 }  // namespace pto::wsp::sched

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pto/wsp/bytecode/expander.hpp"
+#include "pto/wsp/bytecode/streaming.hpp"
 #include "pto/wsp/graph/symbolic_waits.hpp"
 #include "pto/wsp/sched/flush_log.hpp"
 #include "pto/wsp/sched/imports.hpp"
@@ -107,7 +108,8 @@ class Run {
     end_slice_.store(UINT64_MAX, std::memory_order_relaxed);
     if (!options.is_in_order() && !options.is_network) begin_numbering();
     prefetcher_.reset();
-    if (options.prefetch != 0) prefetcher_.emplace(*plan_, bases_, options.prefetch);
+    if (options.prefetch != 0 && bytecode::reads_past_caches(*plan_))
+      prefetcher_.emplace(*plan_, bases_, options.prefetch);
   }
 
   /// Prepares a worker when it joins, so that small runs do not pay for other workers.
@@ -375,6 +377,8 @@ class Run {
   }
   /// Tasks whose inputs were fetched ahead. \pre the run is over
   uint64_t num_prefetched() const { return prefetcher_ ? prefetcher_->num_fetched() : 0; }
+  /// Bytes of these inputs. \pre the run is over
+  uint64_t prefetched_bytes() const { return prefetcher_ ? prefetcher_->num_bytes() : 0; }
   uint64_t max_recorded() const { return window_.max_taken(); }
   uint64_t max_live_slices() const { return max_live_slices_.load(std::memory_order_relaxed); }
   /// Counts a slice that begins. If more slices seem live than one dispatcher can have, the watermark may

@@ -236,34 +236,43 @@ static_assert(sizeof(Rounded) == 40);
 constexpr int64_t rounded_bytes(int64_t cols) { return cols / kChunk * int64_t(sizeof(Rounded)); }
 
 /// Rounds a group of elements: times 127 over the largest size, to nearest even.
-inline Rounded rounded(const float* elements) {
-  constexpr float kSmallest = 0x1p-100f, kLargest = 0x1.fffffep127f, kMagic = 0x1.8p23f;
+template <class T>
+PTO_INLINE inline Rounded rounded(const T* elements) {
+  constexpr float kSmallest = 0x1p-100f, kMagic = 0x1.8p23f;
+  constexpr int32_t kInfinity = 0x7f800000, kMagicBits = 0x4b400000;
+  constexpr int kParts = kChunk / int(kLanes), kHalf = kParts / 2;
+  F parts[kParts];
+  I sizes{};  // bits of sizes: their order is that of the sizes, and NaN is above infinity
+  for_constants<kParts>([&](auto i) PTO_INLINE {
+    parts[i.value] = load(elements + i.value * kLanes, Full{});
+    const I size = (I)parts[i.value] & INT32_MAX;
+    sizes = size > sizes ? size : sizes;
+  });
+  const int32_t bits = fold(sizes, [](I a, I b) PTO_INLINE { return a > b ? a : b; })[0];
+  float largest;
+  __builtin_memcpy(&largest, &bits, sizeof largest);
   Rounded group{};
-  float largest = 0;
-  bool is_finite = true;
-  for (int i = 0; i < kChunk; ++i) {
-    const float size = __builtin_fabsf(elements[i]);
-    is_finite &= size <= kLargest;
-    largest = size > largest ? size : largest;
-  }
-  if (!is_finite) group.step = __builtin_nanf("");
-  if (!is_finite || largest < kSmallest) return group;
+  if (bits >= kInfinity) group.step = __builtin_nanf("");
+  if (bits >= kInfinity || largest < kSmallest) return group;
   group.step = largest / 127.0f;
-  const float inverse = 127.0f / largest;
-  for (int i = 0; i < kChunk; ++i) {
-    const float whole = (elements[i] * inverse + kMagic) - kMagic;
-    group.numbers[i] = static_cast<int8_t>(whole);
-    int16_t& sum = group.sums[i / (kChunk / 2)];
-    sum = static_cast<int16_t>(sum + group.numbers[i]);
-  }
+  const F inverse = splat(127.0f / largest);
+  I sums[2]{};
+  for_constants<kParts>([&](auto i) PTO_INLINE {
+    const I number = (I)(parts[i.value] * inverse + kMagic) - kMagicBits;
+    store(group.numbers + i.value * kLanes, number, Full{});
+    sums[i.value / kHalf] += number;
+  });
+  for (int i = 0; i < 2; ++i)
+    group.sums[i] = static_cast<int16_t>(fold(sums[i], [](I a, I b) PTO_INLINE { return a + b; })[0]);
   return group;
 }
 
 /// c[rows][kVectors * kLanes] += a @ w from column `j` on, for rows that are rounded. A group adds its dot
 /// product of integers, times both scales; then the sum of its elements times the minimum.
+/// \param is_first no other rows have brought `w` into the first cache
 template <class Fm, int kRows, int kVectors, class N>
 PTO_INLINE inline void rounded_block(const Tile<float>& c, const Strided<uint8_t, One>& a,
-                                     const Tile<uint8_t>& w, int64_t j, N n) {
+                                     const Tile<uint8_t>& w, int64_t j, N n, bool is_first) {
   constexpr int kPart = Fm::kGroup < kChunk ? Fm::kGroup : kChunk, kQuadsOf = kPart / int(kQuad);
   const LeftRows<kRows> rows(c.rows, a.row_step), targets(c.rows, c.stride);
   const int64_t cols = w.cols / Fm::kColumn;
@@ -275,7 +284,7 @@ PTO_INLINE inline void rounded_block(const Tile<float>& c, const Strided<uint8_t
   const uint8_t* left = a.data;
   for (int64_t b = 0; b < w.rows; ++b) {
     const uint8_t* const block = w.row(b);
-    for (int64_t at = 0; at < w.cols; at += int64_t(kLineBytes))
+    for (int64_t at = 0; is_first && at < w.cols; at += int64_t(kLineBytes))
       __builtin_prefetch(block + kAhead + at, 0, kFirstCache);
     const auto columns = [&](int v) PTO_INLINE { return Columns<Fm, N>{block, cols, j + v * kLanes, n}; };
     for (int row = 0; row < Fm::kBlock; row += kPart) {
@@ -356,8 +365,8 @@ template <class Fm, int kVectors, class A>
             sums.rows > 1 ? quantised::stream_block<Fm, 4, kVectorsNow>(sums, left, w, j, n)
                           : quantised::stream_block<Fm, 1, kVectorsNow>(sums, left, w, j, n);
           } else {
-            sums.rows > 1 ? quantised::rounded_block<Fm, 4, kVectorsNow>(sums, left, w, j, n)
-                          : quantised::rounded_block<Fm, 1, kVectorsNow>(sums, left, w, j, n);
+            sums.rows > 1 ? quantised::rounded_block<Fm, 4, kVectorsNow>(sums, left, w, j, n, i == 0)
+                          : quantised::rounded_block<Fm, 1, kVectorsNow>(sums, left, w, j, n, i == 0);
           }
         }
       });
@@ -373,10 +382,7 @@ bool quantise(const Tile<uint8_t>& to, const Tile<T>& x) {
   if (x.cols != groups * quantised::kChunk || to.cols != groups * kBytes) return false;
   for (int64_t i = 0; i < x.rows; ++i) {
     for (int64_t g = 0; g < groups; ++g) {
-      float elements[quantised::kChunk];
-      for (int64_t j = 0; j < quantised::kChunk; j += kLanes)
-        store(elements + j, load(x.row(i) + g * quantised::kChunk + j, Full{}), Full{});
-      const quantised::Rounded group = quantised::rounded(elements);
+      const quantised::Rounded group = quantised::rounded(x.row(i) + g * quantised::kChunk);
       __builtin_memcpy(to.row(i) + g * kBytes, &group, sizeof group);
     }
   }

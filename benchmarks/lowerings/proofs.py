@@ -45,11 +45,12 @@ def run(bench: Bench) -> None:
 
 def examples() -> Iterator[Module]:
     """Yield the modules of the examples."""
-    names = ["01_scale_rows.scale_rows", "06_tuned_decode.tuned_decode", "minilm.workload"]
+    names = ["01_scale_rows.scale_rows", "06_tuned_decode.tuned_decode"]
     for name in [*names, *(f"cookbook.{stem}" for stem in COOKBOOK)]:
         found = vars(import_module(f"examples.{name}")).values()
         yield from (value.trace().module for value in found if isinstance(value, Workload))
     yield import_module("examples.02_paged_decode.paged_decode").paged_decode(f32).trace().module
+    yield import_module("examples.minilm.workload").encoder("f32").trace().module
     moe: Any = import_module("examples.03_moe.moe")
     yield moe.moe(moe.Shape()).trace().module
     for made in (softmax_module(), bgemm_module(16), bgemm_tree_module(16, 32, 16), llama_module()):

@@ -21,7 +21,7 @@ from examples.llama.workload import decoder_layer
 from examples.minilm import kernels as minilm
 from examples.minilm.encoder import Encoder
 from examples.minilm.model import Weights
-from examples.minilm.workload import encode
+from examples.minilm.workload import encoder as minilm_workload
 from pto_wsp import Program, Schedule, f32
 from pto_wsp.calibration.host import calibrate
 from pto_wsp.device.reader import host
@@ -163,7 +163,7 @@ def minilm_case() -> Case:
         encoder.program = program
         encoder.run(sentences, **options)
 
-    return compiled(encode), run
+    return compiled(minilm_workload("f32")), run
 
 
 def paged_case() -> Case:

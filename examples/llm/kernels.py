@@ -48,17 +48,17 @@ UNSEEN = -1e30
 
 
 class Activations:
-    """How products take their rows: as f32, or rounded to i8 in groups of 32.
+    """How products take their rows: as f32, as bf16, or rounded to i8 in groups of 32.
 
     Attributes:
-        dtype: f32, or u8 for the bytes of rounded groups.
+        dtype: f32, bf16, or u8 for the bytes of rounded groups.
         taken: inside kernels, returns a tile as products take it.
     """
 
     def __init__(self, dtype: DType) -> None:
         self.is_rounded = dtype is i8
-        self.dtype = u8 if self.is_rounded else f32
-        self.taken: Any = pto.quantise if self.is_rounded else _same
+        self.dtype = u8 if self.is_rounded else dtype
+        self.taken: Any = {f32: _same, bf16: _as_bf16, i8: pto.quantise}[dtype]
 
     def cols(self, count: Any) -> Any:
         """Return the columns that `count` elements take."""

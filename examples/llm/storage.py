@@ -50,7 +50,7 @@ class Storage:
             return panels, self.k, self.cols
         return panels, self.k // self.form.block, self.cols * self.form.column_bytes
 
-    def view(self, panels: int) -> Any:
+    def view(self, panels: Any) -> Any:
         """Return the type of a kernel's parameter for some panels."""
         _, depth, row = self.dims
         return Tensor[self.dtype, panels, depth, row]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from examples.minilm.kernels import HEADS, HIDDEN, INNER, QKV
+from examples.minilm.kernels import HEADS, HIDDEN, INNER, QKV, WEIGHTINGS
 from examples.minilm.model import Weights
-from examples.minilm.workload import encode
-from pto_wsp import Ragged
+from examples.minilm.workload import encoder
+from pto_wsp import Ragged, empty, f32
 
 TOKENS_PER_RUN = 16_384
 """Bounds the memory of a run: 18 KB of intermediate values per token."""
@@ -50,15 +50,17 @@ class Totals:
 
 @dataclass
 class _Buffers:
-    """Intermediate values of a run of at most `capacity` tokens."""
+    """Intermediate values of a run of at most `capacity` tokens, with weights that are kept as `kept`."""
 
     capacity: int
+    kept: str
 
     def __post_init__(self) -> None:
-        self.hidden = np.empty((self.capacity, HIDDEN), np.float32)
-        self.qkv = np.empty((HEADS, self.capacity, QKV), np.float32)
-        self.attended = np.empty((self.capacity, HIDDEN), np.float32)
-        self.inner = np.empty((self.capacity, INNER), np.float32)
+        activations = WEIGHTINGS[self.kept].activations
+        self.hidden = empty((self.capacity, HIDDEN), f32)
+        self.qkv = empty((HEADS, self.capacity, QKV), f32)
+        self.attended = empty((self.capacity, activations.cols(HIDDEN)), activations.dtype)
+        self.inner = empty((self.capacity, activations.cols(INNER)), activations.dtype)
 
     def first(self, tokens: int) -> dict[str, Any]:
         """Return the part that a run of `tokens` tokens uses."""
@@ -79,10 +81,10 @@ class Encoder:
     """
 
     def __init__(self, weights: Weights, target: str = "cpu") -> None:
-        self.program = encode.compile(target=target)
+        self.program = encoder(weights.kept).compile(target=target)
         self.totals = Totals(kernels=len(self.program.module.kernels))
-        self._weights: dict[str, Any] = {f.name: getattr(weights, f.name) for f in fields(weights)}
-        self._buffers = _Buffers(0)
+        self._weights: dict[str, Any] = weights.arrays()
+        self._buffers = _Buffers(0, weights.kept)
 
     def __call__(
         self, sentences: Iterable[np.ndarray], progress: Callable[[int], None] | None = None
@@ -110,7 +112,7 @@ class Encoder:
         lengths = np.array([len(ids) for ids in batch], np.int64)
         tokens = int(lengths.sum())
         if tokens > self._buffers.capacity:
-            self._buffers = _Buffers(max(1024, 1 << (tokens - 1).bit_length()))
+            self._buffers = _Buffers(max(1024, 1 << (tokens - 1).bit_length()), self._buffers.kept)
         embeddings = np.empty((len(batch), 1, HIDDEN), np.float32)
         values: dict[str, Any] = {
             "sentence": Ragged.lengths(lengths),

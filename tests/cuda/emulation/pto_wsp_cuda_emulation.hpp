@@ -41,6 +41,7 @@ struct Fiber {
   Wait wait;
   bool vote;
   int phase;
+  int turns[1 + kThreads / kWarpThreads];
   uint64_t slots[2];
   uint32_t words[2][6];
   Copy* copies;
@@ -59,6 +60,7 @@ struct Block {
   uint64_t slot;
   uint64_t random;
   int ready[kThreads], num_ready;
+  char meetings[1 + kThreads / kWarpThreads][2], end;
   int32_t (*body)(void*);
   void* argument;
 #if defined(__SANITIZE_THREAD__)
@@ -80,11 +82,14 @@ PTO_UNCHECKED inline void switch_to(ucontext_t* from, ucontext_t* to, [[maybe_un
   swapcontext(from, to);
 }
 
-PTO_UNCHECKED inline void leave(Wait wait, [[maybe_unused]] void* meeting) {
+/// Waits for the fibers of a group: 0 is the block, 1 + w is warp w. ThreadSanitizer sees two meetings of a
+/// group in turn: a fiber that goes on late must not see what others did before the next meeting.
+PTO_UNCHECKED inline void leave(Wait wait, [[maybe_unused]] int group) {
   Block& b = *block;
   Fiber& fiber = b.fibers[b.current];
   fiber.wait = wait;
 #if defined(__SANITIZE_THREAD__)
+  char* const meeting = wait == Wait::done ? &b.end : &b.meetings[group][fiber.turns[group] ^= 1];
   __tsan_release(meeting);
   switch_to(&fiber.context, &b.scheduler, b.tsan_scheduler);
   __tsan_acquire(meeting);
@@ -107,10 +112,10 @@ inline uint64_t clock_ns() {
 PTO_UNCHECKED inline int thread() { return block->current; }
 inline int threads() { return kThreads; }
 
-PTO_UNCHECKED inline void sync() { leave(Wait::block, &block->vote); }
+PTO_UNCHECKED inline void sync() { leave(Wait::block, 0); }
 PTO_UNCHECKED inline bool any(bool holds) {
   block->fibers[block->current].vote = holds;
-  leave(Wait::block_any, &block->vote);
+  leave(Wait::block_any, 0);
   return block->vote;
 }
 
@@ -133,7 +138,7 @@ PTO_UNCHECKED T exchange(T value, int mask) {
   uint64_t bits = 0;
   memcpy(&bits, &value, sizeof value);
   fiber.slots[phase] = bits;
-  leave(Wait::warp, &b.fibers[warp * kWarpThreads].slots);
+  leave(Wait::warp, 1 + warp);
   bits = b.fibers[self ^ mask].slots[phase];
   memcpy(&value, &bits, sizeof value);
   return value;
@@ -164,7 +169,7 @@ PTO_UNCHECKED inline void mma(float (&sums)[4], const uint32_t (&a)[4], const ui
   const int phase = fiber.phase ^= 1;
   memcpy(fiber.words[phase], a, sizeof a);
   memcpy(fiber.words[phase] + 4, b, sizeof b);
-  leave(Wait::warp, &block_.fibers[first].slots);
+  leave(Wait::warp, 1 + first / kWarpThreads);
   for (int i = 0; i < 4; ++i) {
     const int row = lane / 4 + 8 * (i / 2), col = 2 * (lane % 4) + i % 2;
     double total = sums[i];
@@ -190,7 +195,7 @@ template <class T>
 inline void copy_element(const Copy& copy) {
   *static_cast<T*>(copy.to) = *static_cast<const T*>(copy.from);
 }
-inline void make_copy(const Copy& copy) {
+[[gnu::noinline]] inline void make_copy(const Copy& copy) {
   for (int at = 0; at < copy.bytes; at += 4) {
     copy_element<uint32_t>({static_cast<char*>(copy.to) + at, static_cast<const char*>(copy.from) + at, 4});
   }
@@ -206,7 +211,7 @@ PTO_UNCHECKED inline void run_fiber() {
   fiber.result = b.body(b.argument);
   if (fiber.result == 0 && fiber.num_copies > 0) broken("a kernel returns before its copies are done");
   fiber.num_copies = 0;
-  leave(Wait::done, &b.vote);
+  leave(Wait::done, 0);
 }
 
 PTO_UNCHECKED inline uint64_t next_random(Block& b) {
@@ -284,6 +289,7 @@ PTO_UNCHECKED inline int32_t run_block(int32_t (*body)(void*), void* argument) {
     makecontext(&fiber.context, run_fiber, 0);
     fiber.wait = Wait::none;
     fiber.phase = 0;
+    memset(fiber.turns, 0, sizeof fiber.turns);
     fiber.num_copies = 0;
     b.ready[b.num_ready++] = t;
 #if defined(__SANITIZE_THREAD__)
@@ -311,7 +317,7 @@ PTO_UNCHECKED inline int32_t run_block(int32_t (*body)(void*), void* argument) {
 #endif
   }
 #if defined(__SANITIZE_THREAD__)
-  __tsan_acquire(&b.vote);
+  __tsan_acquire(&b.end);
 #endif
   block = nullptr;
   return b.fibers[0].result;

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from pto_wsp.analysis.loop_loads import is_straight, most_turns
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.check_texts import CheckText
 from pto_wsp.ir.core import DimSelect, Index, Range, Region
@@ -33,7 +34,6 @@ from pto_wsp.targets.ascend.hazards import (
     overlap_pairs,
 )
 from pto_wsp.targets.ascend.loop_flags import LoopFlags, loop_flags
-from pto_wsp.targets.ascend.places import is_straight, most_turns
 from pto_wsp.targets.ascend.spelling import AscendSpelling
 from pto_wsp.targets.c_style.kernel import KernelWriter
 from pto_wsp.targets.c_style.plan import Node, PlannedBranch, PlannedLoop, is_row_major, walk_nodes

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pto_wsp.analysis.buffers import ALIGN, first_writes, kernel_lifetimes, round_up
+from pto_wsp.analysis.loop_loads import loaded_tiles
 from pto_wsp.device.kernel_facts import L0_ROWS, terms_that_fit
 from pto_wsp.errors import TilesTooLarge
 from pto_wsp.ir.kernel import Instr, KernelFunction, walk_statements
 from pto_wsp.support.record import record
 from pto_wsp.targets.ascend.generation import L0_BYTES, L1_BYTES, Generation
 from pto_wsp.targets.ascend.memory import BLOCK
-from pto_wsp.targets.ascend.places import Occupant, loaded_tiles, place
+from pto_wsp.targets.ascend.places import Occupant, place
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import TileType
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pto_wsp.analysis.buffers import ALIGN, first_writes, kernel_lifetimes, round_up
+from pto_wsp.analysis.loop_loads import loaded_tiles
 from pto_wsp.errors import TilesTooLarge
 from pto_wsp.ir.kernel import Instr, KernelFunction, walk_statements
 from pto_wsp.isa.forms import Form
@@ -12,7 +13,7 @@ from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
 from pto_wsp.targets.ascend.generation import Generation
 from pto_wsp.targets.ascend.hazards import Touched
-from pto_wsp.targets.ascend.places import Occupant, loaded_tiles, place
+from pto_wsp.targets.ascend.places import Occupant, place
 from pto_wsp.targets.ascend.templates import TEMPLATES, Calls
 from pto_wsp.types.tile import TileType
 

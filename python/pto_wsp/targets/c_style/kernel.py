@@ -143,6 +143,9 @@ class KernelWriter(ABC):
         for step in group.steps:
             self.step(step)
 
+    def begin_iteration(self, loop: For, counter: str, start: str) -> None:  # noqa: B027
+        """Write what comes first in an iteration of a loop from `start`. Nothing by default."""
+
     def begin(self) -> None:  # noqa: B027
         """Write what comes after the views are declared. Nothing by default."""
 
@@ -210,6 +213,7 @@ class KernelWriter(ABC):
             with self.out.indented():
                 self.out.line(f"{self.spelling.unused}int64_t {scalar_name(stmt.var)} = {counter}.value;")
                 self._iteration.append(stmt.var)
+                self.begin_iteration(stmt, counter, start)
                 self._stop_point(stmt)
                 self.body(node.body)
         self.out.line("}")
@@ -254,7 +258,7 @@ class KernelWriter(ABC):
     def prelude(self, stmt: Assign | Load) -> None:
         """Write what may be done before the loop of a group: a scalar assignment, or a load."""
         if isinstance(stmt, Load):
-            self.load(stmt, self._load_window(stmt))
+            self.load(stmt, self.load_window(stmt))
         else:
             self.out.line(f"{scalar_name(stmt.name)} = {self.value(stmt.value, stmt.loc)};")
 
@@ -340,7 +344,7 @@ class KernelWriter(ABC):
 
     # --- regions ----------------------------------------------------------------------------------------
 
-    def _load_window(self, stmt: Load) -> str:
+    def load_window(self, stmt: Load) -> str:
         """Write the window of a load and the check that the tile can hold it; return its name."""
         window = self.moved(stmt)
         tile = self.types[stmt.tile]

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pto_wsp.analysis.steps import Step, rows_dim, scalar_tile
 from pto_wsp.ir.check_texts import CheckText
 from pto_wsp.ir.effects import tiles_read
-from pto_wsp.ir.kernel import Assign, Instr, KernelFunction, Load, Prefetch, Store
-from pto_wsp.ir.scalar import Element, Expr, TileElement, walk
+from pto_wsp.ir.kernel import Assign, For, Instr, KernelFunction, Load, Prefetch, Store
+from pto_wsp.ir.scalar import Const, Element, Expr, TileElement, walk
 from pto_wsp.isa.forms import Form, factors
 from pto_wsp.isa.meaning import OTHER_DEPTH, PART_OF_BLOCK
 from pto_wsp.isa.table import TABLE
@@ -17,10 +17,12 @@ from pto_wsp.location import Location
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.c_style.kernel import KernelWriter
 from pto_wsp.targets.c_style.plan import ELEMENT, ROW, Group, Node, PlannedBranch, PlannedLoop, operand_places
-from pto_wsp.targets.c_style.spelling import FIELDS, mangle, tile_name
+from pto_wsp.targets.c_style.spelling import FIELDS, mangle, scalar_name, tile_name
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, CallTemplate, Fold, Vector, Whole
+from pto_wsp.targets.cuda.ahead import loads_ahead
 from pto_wsp.targets.cuda.barriers import GLOBAL, Barriers, Range
 from pto_wsp.targets.cuda.memory import (
+    LEAST_SHARED_BYTES,
     Segment,
     assign_memory,
     kept_tiles,
@@ -43,8 +45,17 @@ class CudaKernel(KernelWriter):
     def __init__(self, kernel: KernelFunction, out: TextWriter) -> None:
         super().__init__(kernel, CudaSpelling(), out)
         self.memory = assign_memory(kernel, self.nodes)
+        self._ahead: list[tuple[For, Load]] = []
+        for loop, load in loads_ahead(kernel):
+            tiles = {its.tile: id(of) for of, its in (*self._ahead, (loop, load))}
+            memory = assign_memory(kernel, self.nodes, tiles)
+            if memory.total_bytes <= LEAST_SHARED_BYTES:
+                self._ahead.append((loop, load))
+                self.memory = memory
         self.barriers = Barriers()
         self._depth = 0
+        self._places: dict[str, str] = {}
+        self._has_met = False
 
     def write(self) -> None:
         """Write the function."""
@@ -55,8 +66,9 @@ class CudaKernel(KernelWriter):
 
     def body(self, nodes: Sequence[Node]) -> None:
         """Write planned nodes in order; all paths of a choice or loop end with a barrier if one is due."""
-        if self._depth:
+        if self._depth and not self._has_met:
             self.barriers.forget()
+        self._has_met = False
         self._depth += 1
         for node in nodes:
             is_nest = isinstance(node, PlannedLoop | PlannedBranch)
@@ -92,7 +104,7 @@ class CudaKernel(KernelWriter):
         if tile not in self.memory.offsets:
             return (0, 0)
         first = self.memory.offsets[tile]
-        return first, first + tile_bytes(self.types[tile])
+        return first, first + tile_bytes(self.types[tile]) + self.memory.shifts.get(tile, 0)
 
     def value(self, expr: Expr, loc: Location | None) -> str:
         """Return the value of an expression, whose elements are read after a barrier if one is due."""
@@ -115,9 +127,9 @@ class CudaKernel(KernelWriter):
         """Return the pointer and row stride of a tile's memory; null where it lives in registers only."""
         if tile not in self.memory.offsets:
             return "nullptr, 0"
-        return self._place(tile, self.memory.offsets[tile])
+        return self._place(tile, self._places.get(tile, self.memory.offsets[tile]))
 
-    def _place(self, tile: str, offset: int) -> str:
+    def _place(self, tile: str, offset: int | str) -> str:
         return f"scratch<{self.storage(tile)}>(context, {offset}), {row_stride(self.types[tile])}"
 
     def set_tile(self, name: str, extents: str) -> None:
@@ -140,8 +152,58 @@ class CudaKernel(KernelWriter):
         count = f"{rows}.{FIELDS[rows_dim(self.types[stmt.rows])]}"
         return f"first_outside({rows}, {count}, {window}.rows)", f"{window}.rows"
 
+    def begin_iteration(self, loop: For, counter: str, start: str) -> None:
+        """Wait for the loads of this iteration, and begin those of the next one."""
+        loads = [load for its, load in self._ahead if its is loop]
+        if not loads:
+            return
+        turn, ahead, following = self.name("turn"), self.name("ahead"), self.name("i")
+        from_zero = loop.start == Const(0)
+        count = (
+            f"uint64_t({counter}.value)" if from_zero else f"(uint64_t({counter}.value) - uint64_t({start}))"
+        )
+        self.out.line(f"const int {turn} = int({count} / {loop.step} % 2);")
+        self._load_ahead(loop, loads, ahead)
+        self.out.line(f"if ({counter}.value == {start}) {{")
+        with self.out.indented():
+            self.out.line("sync();")
+            self.out.line(f"{ahead}({counter}.value, {turn});")
+        self.out.line("}")
+        self.out.line("finish_copies();")
+        self.out.line("sync();")
+        self.out.line(f"Counter {following} = {counter};")
+        self.out.line(f"{following}.advance();")
+        self.out.line(f"if ({following}.more()) {ahead}({following}.value, 1 - {turn});")
+        self.barriers.clear()
+        self._has_met = True
+        self._places |= {load.tile: self._place_of_turn(load.tile, turn) for load in loads}
+
+    def _load_ahead(self, loop: For, loads: Sequence[Load], name: str) -> None:
+        """Write a function that begins the loads of an iteration. Their checks fail in their own iteration."""
+        num_checks = len(self.checks)
+        self.out.line(
+            f"const auto {name} = [&]([[maybe_unused]] int64_t {scalar_name(loop.var)}, int place) {{"
+        )
+        with self.out.indented():
+            self.out.line("[[maybe_unused]] const auto failed = [](auto...) { return 0; };")
+            for load in loads:
+                window = self.load_window(load)
+                place = self._place(load.tile, self._place_of_turn(load.tile, "place"))
+                self.out.line(
+                    f"load({self.tile(load.tile)}{{{place}, {window}.rows, {window}.cols}}, {window});"
+                )
+            self.out.line("return 0;")
+        self.out.line("};")
+        del self.checks[num_checks:]
+
+    def _place_of_turn(self, tile: str, turn: str) -> str:
+        return f"{self.memory.offsets[tile]} + {turn} * {self.memory.shifts[tile]}"
+
     def load(self, stmt: Load, window: str) -> None:
-        """Write an asynchronous load."""
+        """Write an asynchronous load; one that began an iteration ahead is complete."""
+        if any(stmt is load for _, load in self._ahead):
+            self.set_tile(stmt.tile, f"{window}.rows, {window}.cols")
+            return
         self.use(reads=[GLOBAL, *([stmt.rows] if stmt.rows else [])], writes=[stmt.tile])
         self.set_tile(stmt.tile, f"{window}.rows, {window}.cols")
         self.out.line(f"load({tile_name(stmt.tile)}, {window});")

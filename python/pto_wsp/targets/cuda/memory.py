@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pto_wsp.analysis.buffers import Lifetimes, LiveBuffer, live_at_peak, pack, round_up
+from pto_wsp.analysis.buffers import Lifetimes, LiveBuffer, Span, live_at_peak, pack, round_up
 from pto_wsp.analysis.steps import REDUCTIONS, Step
 from pto_wsp.ir.effects import tile_written, tiles_read
 from pto_wsp.ir.kernel import Assign, Instr, KernelFunction, Load, Store
@@ -16,14 +16,17 @@ from pto_wsp.isa.forms import ADDS_ONTO, IN_PLACE
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
 from pto_wsp.targets.c_style.lifetimes import uses
-from pto_wsp.targets.c_style.plan import Alone, Group, Node, steps_of, walk_nodes
+from pto_wsp.targets.c_style.plan import Alone, Group, Node, PlannedLoop, steps_of, walk_nodes
 from pto_wsp.types.tile import TileType
 
 ROW_BYTES = 16
 """Rows of tiles begin at multiples of it, the largest asynchronous copy: `kCopyBytes` of device.hpp."""
 
 SHARED_BYTES = 163 * 1024
-"""Shared memory that a block can have on devices of compute capability 8.0; later ones have as much."""
+"""Shared memory that a block can have on devices of compute capability 8.0 and 9.0."""
+
+LEAST_SHARED_BYTES = 99 * 1024
+"""Shared memory that a block can have on every device of compute capability 8.0 or higher."""
 
 
 @record
@@ -32,12 +35,14 @@ class SharedMemory:
 
     Attributes:
         offsets: bytes from the start, for every tile that needs memory.
+        shifts: bytes from the first to the second place of a tile that has two.
         results: offsets of results that must not be made where they belong, by the id of the instruction.
         total_bytes: what the kernel needs.
         peak: what is in use together when it takes most.
     """
 
     offsets: Mapping[str, int]
+    shifts: Mapping[str, int]
     results: Mapping[int, int]
     total_bytes: int
     peak: tuple[LiveBuffer, ...]
@@ -99,14 +104,23 @@ def kept_tiles(group: Group, parts: Sequence[Segment], index: int) -> list[str]:
     return [tile for tile in dict.fromkeys(made) if tile in needed]
 
 
-def assign_memory(kernel: KernelFunction, nodes: Sequence[Node]) -> SharedMemory:
-    """Return the places of a planned kernel's tiles."""
+def assign_memory(
+    kernel: KernelFunction, nodes: Sequence[Node], ahead: Mapping[str, int] = {}
+) -> SharedMemory:
+    """Return the places of a planned kernel's tiles.
+
+    Args:
+        kernel: the kernel.
+        nodes: its planned body.
+        ahead: tiles that have two places all the time that a loop runs, with the id of the loop.
+    """
     types = dict(kernel.tiles)
     lifetimes = Lifetimes()
     lifetimes.visit(uses(nodes))
+    spans = lifetimes.spans | _spans_ahead(nodes, lifetimes, ahead)
     blocks = [
-        LiveBuffer(tile, tile_bytes(types[tile]), *lifetimes.spans[tile])
-        for tile in sorted(_tiles_in_memory(nodes), key=lambda t: (lifetimes.spans[t], t))
+        LiveBuffer(tile, tile_bytes(types[tile]) * (1 + (tile in ahead)), *spans[tile])
+        for tile in sorted(_tiles_in_memory(nodes), key=lambda t: (spans[t], t))
     ]
     for node in walk_nodes(nodes):
         if isinstance(node, Alone) and isinstance(node.step.stmt, Instr) and needs_result(node.step.stmt):
@@ -115,7 +129,13 @@ def assign_memory(kernel: KernelFunction, nodes: Sequence[Node]) -> SharedMemory
     total = pack(blocks)
     offsets = {block.key: block.offset for block in blocks if isinstance(block.key, str)}
     results = {block.key: block.offset for block in blocks if isinstance(block.key, int)}
-    return SharedMemory(offsets, results, total, tuple(live_at_peak(blocks)))
+    shifts = {tile: tile_bytes(types[tile]) for tile in ahead}
+    return SharedMemory(offsets, shifts, results, total, tuple(live_at_peak(blocks)))
+
+
+def _spans_ahead(nodes: Sequence[Node], lifetimes: Lifetimes, ahead: Mapping[str, int]) -> dict[str, Span]:
+    loops = {id(n.stmt): lifetimes.nodes[id(n)] for n in walk_nodes(nodes) if isinstance(n, PlannedLoop)}
+    return {tile: loops[loop] for tile, loop in ahead.items()}
 
 
 def needs_result(instr: Instr) -> bool:

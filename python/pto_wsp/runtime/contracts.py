@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from pto_wsp.errors import ContractBroken, UnknownParameter, WrongValue, did_you_mean
 from pto_wsp.ir import workload as w
@@ -30,6 +31,20 @@ class Required:
 
     tensor: str
     graph: ContractGraph
+
+
+class GraphLaunch(Protocol):
+    """A launch of a graph."""
+
+    @property
+    def graph(self) -> ContractGraph:
+        """What was launched."""
+        ...
+
+    @property
+    def accesses(self) -> Sequence[ArrayAccess]:
+        """What it does with its arrays."""
+        ...
 
 
 class ContractGraph:
@@ -94,19 +109,16 @@ class ContractGraph:
             advice = did_you_mean(tensor, names)
             raise UnknownParameter(program=self.name, name=tensor, advice=advice, loc=caller_location())
 
-    def check_requirements(
-        self, call: BoundCall, earlier: Sequence[tuple[ContractGraph, Sequence[ArrayAccess]]]
-    ) -> None:
+    def check_requirements(self, call: BoundCall, earlier: Sequence[GraphLaunch]) -> None:
         """Raise ContractBroken if a required tensor is not one that an earlier launch provides."""
-        own = {access.tensor: access for access in call.accesses}
         for required in self._required:
-            wanted = own[required.tensor].span
+            wanted = next(a.span for a in call.accesses if a.tensor == required.tensor)
             if not any(
                 access.span == wanted
-                for graph, accesses in earlier
-                if graph is required.graph
-                for access in accesses
-                if access.tensor in graph._provided
+                for launch in earlier
+                if launch.graph is required.graph
+                for access in launch.accesses
+                if access.tensor in required.graph._provided
             ):
                 provider = required.graph.name
                 reason = f"no earlier launch of `{provider}` provides the array of `{required.tensor}`"

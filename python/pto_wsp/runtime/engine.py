@@ -6,7 +6,7 @@ import copy
 import os
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -198,11 +198,12 @@ class EngineRunner(CalendarMaker):
         if len(runs) < len(earlier):
             return None
         loaded, cpu_ns = self.loaded, _cpu_ns(request.trace)
-        submit = partial(loaded.executable.submit, earlier=runs)
-        run = self._begun(loaded, submit, request)
+        run = self._begun(loaded, loaded.executable.submit, request, earlier=runs)
         return None if run is None else EngineRun(self, loaded, run, request, cpu_ns)
 
-    def _begun(self, loaded: LoadedProgram, begin: Callable[..., T], request: RunRequest) -> T:
+    def _begun(
+        self, loaded: LoadedProgram, begin: Callable[..., T], request: RunRequest, **more: object
+    ) -> T:
         """Return what the engine returns for a request."""
         try:
             return begin(
@@ -217,6 +218,7 @@ class EngineRunner(CalendarMaker):
                 request.progress,
                 request.time_limit_ns,
                 calendar=request.calendar,
+                **more,
             )
         except _native.EngineError as error:
             raise self.explained(error, loaded, request) from None

@@ -28,7 +28,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.location import Location, caller_location
-from pto_wsp.runtime.bound_call import ArrayAccess, access_of
+from pto_wsp.runtime.bound_call import ArrayAccess
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.gpu_arrays import GpuArray
 from pto_wsp.runtime.host_walk import decides_itself
@@ -112,7 +112,7 @@ class LaunchedRunner:
         program = self._on(find_gpu(_gpu_of(arrays)))
         blocks = self._blocks(program, request.workers)
         accesses = [
-            access_of(t.name, arrays[t.name], t.name in self._module.written)
+            ArrayAccess(t.name, arrays[t.name], t.name in self._module.written)
             for t in self.workload.tensors
             if not t.is_local
         ]
@@ -382,7 +382,7 @@ def _gpu_of(arrays: Mapping[str, np.ndarray]) -> int:
 def _require_apart(arrays: Mapping[str, np.ndarray], module: Module) -> None:
     """Refuse two tensors in the same memory, one of them written: waits follow from names of tensors."""
     names = [name for name in arrays if arrays[name].size]
-    accesses = [access_of(name, arrays[name], name in module.written) for name in names]
+    accesses = [ArrayAccess(name, arrays[name], name in module.written) for name in names]
     for first, second in itertools.combinations(accesses, 2):
         if first.conflicts_with(second):
             written = f"`{(first if first.is_written else second).tensor}`"

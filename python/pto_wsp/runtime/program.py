@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pto_wsp._native import FloatEnvironment
@@ -30,7 +31,7 @@ from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
 from pto_wsp.prove.finding import Proof
 from pto_wsp.runtime.binding import NO_KERNELS, Arrays, Binder, Bound
-from pto_wsp.runtime.bound_call import BoundCall, access_of
+from pto_wsp.runtime.bound_call import ArrayAccess, BoundCall
 from pto_wsp.runtime.calendar import Calendar, identity_of
 from pto_wsp.runtime.chosen_schedules import ChosenSchedules, ScheduledProgram
 from pto_wsp.runtime.engine import EngineRunner
@@ -277,7 +278,8 @@ class Program:
         bound, request, scheduled = self._request(
             unnamed, workers, trace, check, progress, time_limit, stream, values, calendar
         )
-        return Run(scheduled.runner.submit(request), self._finish(bound, scheduled))
+        submitted = scheduled.runner.submit(request)
+        return Run(submitted, self._finish(bound, scheduled), caller_location())
 
     def calendar(self, *, workers: int | None = None, **values: Any) -> Calendar:
         """Return a table of which worker, or core of the simulated device, runs which task when.
@@ -338,15 +340,20 @@ class Program:
             PtoError: as `run` raises where values do not fit.
         """
         bound, request, scheduled = self._request((), workers, None, None, None, None, None, values)
-        written, tensors = self.module.written, self._runner.workload.tensors
-        pairs = zip(tensors, bound.arrays, strict=True)
-        accesses = [access_of(t.name, a, t.name in written) for t, a in pairs if not t.is_local]
+        arrays, location = bound.arrays, caller_location()
+        accesses = tuple(ArrayAccess(name, arrays[i], is_written) for i, name, is_written in self._accessed)
 
         def submit(earlier: Sequence[Run]) -> Run | None:
             submitted = scheduled.runner.submit_after(request, [run.submitted for run in earlier])
-            return None if submitted is None else Run(submitted, self._finish(bound, scheduled))
+            return None if submitted is None else Run(submitted, self._finish(bound, scheduled), location)
 
-        return BoundCall(self._name, accesses, submit)
+        return BoundCall(self._name, accesses, location, submit)
+
+    @cached_property
+    def _accessed(self) -> tuple[tuple[int, str, bool], ...]:
+        """Position, name and whether tasks write it, of each tensor that a call gives."""
+        written, tensors = self.module.written, enumerate(self._runner.workload.tensors)
+        return tuple((i, t.name, t.name in written) for i, t in tensors if not t.is_local)
 
     def _request(
         self,

@@ -9,7 +9,7 @@ from typing import NoReturn
 from weakref import WeakValueDictionary
 
 from pto_wsp.errors import NotYetSupported
-from pto_wsp.location import Location, caller_location, user_location
+from pto_wsp.location import Location, user_location
 from pto_wsp.runtime.outcome import Figures, Submitted
 from pto_wsp.runtime.stats import RunStats
 from pto_wsp.runtime.trace import Trace
@@ -27,8 +27,13 @@ class Run:
         submitted: the run as its runner knows it.
     """
 
-    def __init__(self, submitted: Submitted, finish: Callable[[Figures, Trace | None], RunStats]) -> None:
-        self.location = caller_location()
+    def __init__(
+        self,
+        submitted: Submitted,
+        finish: Callable[[Figures, Trace | None], RunStats],
+        location: Location | None,
+    ) -> None:
+        self.location = location
         self.submitted = submitted
         self._finish = finish
         self._lock = threading.Lock()

@@ -49,6 +49,7 @@ class Launch:
         waits: the launches that it waits for, with the reasons; those that were settled before are left out.
         number: of the launch in its session, from 0 on.
         location: where it was launched.
+        accesses: what it does with its arrays.
     """
 
     def __init__(self, graph: ContractGraph, call: BoundCall, waits: tuple[Wait, ...], number: int) -> None:
@@ -56,11 +57,13 @@ class Launch:
         self.graph = graph
         self.waits = waits
         self.number = number
-        self.location = caller_location()
+        self.location = call.location
+        self.accesses = call.accesses
         self._call = call
         self._is_cancelled = False
         self._is_reported = False
-        self._begun = threading.Event()
+        self._has_begun = False
+        self._begun: threading.Event | None = None  # of a launch that begins later
         self._run: Run | None = None
         self._error: Exception | None = None
         self._outcome: RunStats | Exception | None = None
@@ -69,18 +72,13 @@ class Launch:
         return f"<Launch {self.name}, {'done' if self.done else 'under way'}>"
 
     @property
-    def accesses(self) -> tuple[ArrayAccess, ...]:
-        """What the launch does with its arrays."""
-        return tuple(self._call.accesses)
-
-    @property
     def done(self) -> bool:
         """Whether it and those that it waits for have ended, in whatever way. It does not wait."""
         return all(launch._has_ended for launch in self._unsettled())
 
     @property
     def _has_ended(self) -> bool:
-        return self._begun.is_set() and (self._run is None or self._run.done)
+        return self._has_begun and (self._run is None or self._run.done)
 
     @property
     def stats(self) -> RunStats | None:
@@ -128,7 +126,7 @@ class Launch:
 
     def _settle(self) -> None:
         """Wait for the outcome. A failure of a launch that it waits for counts more than its own end."""
-        self._begun.wait()
+        self._wait_for_begin()
         outcome: RunStats | Exception | None = self._error
         if self._run is not None:
             try:
@@ -147,6 +145,8 @@ class Launch:
     @property
     def is_settled(self) -> bool:
         """Whether it is done, and `wait` has raised its error to the caller if it has one."""
+        if isinstance(self._outcome, RunStats):
+            return True
         if not self.done or self._is_reported:
             return self.done
         try:
@@ -163,21 +163,31 @@ class Launch:
 
     def begin(self) -> bool:
         """Begin the run if it need not wait for the end of another launch; called by the session."""
-        if not all(wait.launch._begun.is_set() for wait in self.waits):
+        if not all(wait.launch._has_begun for wait in self.waits):
             return False
         try:
             if not self._try_begin():
                 return False
         except LaunchSkipped as error:
             self._error = error
-        self._begun.set()
+        self._has_begun = True
         return True
 
-    def begin_later(self) -> None:
-        """Begin the run as soon as it can; called by a thread of the session."""
+    def start_later(self) -> None:
+        """Begin the run as soon as it can, on a thread of its own; called by the session."""
+        self._begun = threading.Event()
+        threading.Thread(target=self._begin_later, name=f"pto {self.name}", daemon=True).start()
+
+    def _wait_for_begin(self) -> None:
+        if not self._has_begun:
+            assert self._begun is not None
+            self._begun.wait()
+
+    def _begin_later(self) -> None:
+        assert self._begun is not None
         try:
             for wait in self.waits:
-                wait.launch._begun.wait()
+                wait.launch._wait_for_begin()
             while not self._try_begin():
                 oldest = next((wait for wait in self.waits if not wait.launch.done), None)
                 if oldest is not None:
@@ -185,6 +195,7 @@ class Launch:
         except Exception as error:
             self._error = error
         finally:
+            self._has_begun = True
             self._begun.set()
 
     def _try_begin(self) -> bool:
@@ -285,10 +296,10 @@ class Session:
         with self._lock:
             if self._is_closed:
                 raise SessionClosed(name=graph.name, loc=caller_location())
-            graph.check_requirements(call, [(e.graph, e.accesses) for e in self._launches])
+            graph.check_requirements(call, self._launches)
             launch = Launch(graph, call, self._waits_of(call), len(self._launches))
             if not launch.begin():
-                threading.Thread(target=launch.begin_later, name=f"pto {launch.name}", daemon=True).start()
+                launch.start_later()
             self._launches.append(launch)
             self._unsettled.append(launch)
         return launch

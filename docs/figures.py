@@ -42,8 +42,8 @@ def figures() -> str:
             continue
         unit = row["unit"].replace("ns per task", "ns / task")
         is_ratio = unit == "x"
-        ours = "1" if is_ratio else f"{number(row['value'])} {unit}"
-        theirs = number(row["ratio"]) if is_ratio else f"{number(row['peer_value'])} {unit}"
+        ours = "1x" if is_ratio else f"{number(row['value'])} {unit}"
+        theirs = f"{number(row['ratio'])}x" if is_ratio else f"{number(row['peer_value'])} {unit}"
         disturbed = " (disturbed)" if row.get("noisy") else ""
         lines.append(f"| {operator} | {peer} | {ours} | {theirs}{disturbed} | **{row['ratio']:.3g}x** |")
     return "\n".join(lines) + "\n"

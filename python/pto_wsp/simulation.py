@@ -24,7 +24,7 @@ from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.program import Program
 from pto_wsp.runtime.simulation_report import SimulationReport
-from pto_wsp.support.record import record
+from pto_wsp.support.record import record, replace
 from pto_wsp.support.text import table
 from pto_wsp.visualize.drawing import escaped
 
@@ -44,6 +44,7 @@ __all__ = [
     "expect_cycles",
     "get_device",
     "preset_names",
+    "replace",
     "report_of",
 ]
 

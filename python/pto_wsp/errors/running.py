@@ -60,7 +60,7 @@ class WrongShape(ArrayError):
     code = "wrong-shape"
     template = "dimension {dim} of array `{name}` has the wrong size"
     label = "expected {expected}, found {found}"
-    hint = "pass arrays in which a size has one value wherever its name appears"
+    hint = "pass an array of the declared shape; a named size has one value in a call"
 
 
 class UnusableArray(ArrayError):

@@ -305,7 +305,8 @@ class _Frame:
         self, text: CheckText, values: Sequence[Value], loc: Location | None, reads: Sequence[str] = ()
     ) -> None:
         where = check_texts.scalars_text(dict.fromkeys((*self.iteration, *reads)), self.scalars)
-        raise KernelFailed(kernel=self.kernel.name, reason=text.reason(values), detail=where, loc=loc)
+        reason = text.reason(values)
+        raise KernelFailed(kernel=self.kernel.name, reason=reason, detail=where, loc=loc, hint=text.hint)
 
 
 def _scalar(value: Value, dtype: DType) -> Value:

@@ -228,6 +228,7 @@ def _failed_in(error: KernelFailed, task: BoundTask, number: int) -> KernelFaile
         detail=task_text(number, task.where, str(fields["detail"])),
         loc=error.loc or task.node.loc,
         notes=[("the task was made here", task.node.loc)] if error.loc else [],
+        hint=error.help,
     )
 
 

@@ -15,10 +15,11 @@ from pto_wsp.types.tile import TileType
 
 @record
 class CheckText:
-    """The message of a check, and a template of what follows it, in which {0}, {1}, ... are numbers."""
+    """The message of a check, a template of the numbers ({0}, {1}, ...) that follow it, and a hint."""
 
     message: str
     found: str = ""
+    hint: str = ""
 
     def reason(self, values: Sequence[Value]) -> str:
         """Return the message with the numbers that were found; without numbers, the message alone."""
@@ -51,7 +52,10 @@ def row_outside(view: str) -> CheckText:
 def operands_differ(op: str, num_tiles: int) -> CheckText:
     """Values: rows and columns of each operand."""
     found = "found " + " and ".join(f"{{{2 * i}}} x {{{2 * i + 1}}}" for i in range(num_tiles))
-    return CheckText(f"the valid shapes of the operands of `{op}` do not fit", found)
+    hint = (
+        "give a tile that is made the extents of a view: `pto.zeros((x.rows, 64))`" if num_tiles > 1 else ""
+    )
+    return CheckText(f"the valid shapes of the operands of `{op}` do not fit", found, hint)
 
 
 def beyond_range(dtype: DType) -> CheckText:

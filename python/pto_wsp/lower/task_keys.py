@@ -120,10 +120,13 @@ class TaskKeys:
         names = [*(_shown(TaskIndex(name)) for name in loops), "t.kernel", "t.args.PARAMETER.rows"]
         if isinstance(leaf, ArgExtent):
             names = [_shown(ArgExtent(param, leaf.dim)) for param in params]
+        advice = did_you_mean(_shown(leaf), names)
+        if isinstance(leaf, TaskIndex) and leaf.loop in ("rows", "cols") and params:
+            advice = f"name an argument: `t.args.{min(params)}.{leaf.loop}`"
         return BadKey(
             problem=f"no task has `{_shown(leaf)}`",
             detail="expected the variable or the axis of a loop, or rows or columns of an argument",
-            advice=did_you_mean(_shown(leaf), names),
+            advice=advice,
             loc=leaf.loc,
         )
 

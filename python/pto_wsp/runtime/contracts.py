@@ -85,6 +85,9 @@ class ContractGraph:
         named = (after,) if isinstance(after, str) else tuple(after)
         writers = _writers(self.program, tensor)
         wrong = sorted(writers.symmetric_difference(named))
+        if not writers:
+            reason, hint = f"no kernel writes `{tensor}`", "provide a tensor that a kernel writes"
+            raise ContractBroken(reason=reason, loc=caller_location(), hint=hint)
         if wrong:
             what = "writes" if wrong[0] in writers else "does not write"
             reason = f"`{wrong[0]}` {what} `{tensor}`; expected that {_listed(named)} alone write it"
@@ -113,16 +116,15 @@ class ContractGraph:
         """Raise ContractBroken if a required tensor is not one that an earlier launch provides."""
         for required in self._required:
             wanted = next(a.span for a in call.accesses if a.tensor == required.tensor)
-            if not any(
-                access.span == wanted
-                for launch in earlier
-                if launch.graph is required.graph
-                for access in launch.accesses
-                if access.tensor in required.graph._provided
-            ):
-                provider = required.graph.name
-                reason = f"no earlier launch of `{provider}` provides the array of `{required.tensor}`"
-                raise ContractBroken(reason=reason, loc=caller_location())
+            launches = [launch for launch in earlier if launch.graph is required.graph]
+            found = [access for launch in launches for access in launch.accesses if access.span == wanted]
+            if any(access.tensor in required.graph._provided for access in found):
+                continue
+            provider = required.graph.name
+            reason = f"no earlier launch of `{provider}` provides the array of `{required.tensor}`"
+            written = [access.tensor for access in found if access.is_written]
+            hint = f'add `.provides("{written[0]}", after=...)` to `{provider}`' if written else None
+            raise ContractBroken(reason=reason, loc=caller_location(), hint=hint)
 
 
 def _writers(program: Program, tensor: str) -> set[str]:

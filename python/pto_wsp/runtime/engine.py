@@ -110,7 +110,8 @@ class EngineRunner(CalendarMaker):
         else:
             check = failure_of_native(kernel, self.library.failure(status))
         reason, scalars = failed_check_text(check, kept)
-        raise KernelFailed(kernel=kernel.name, reason=reason, detail=scalars, loc=check.loc)
+        hint = check.text.hint
+        raise KernelFailed(kernel=kernel.name, reason=reason, detail=scalars, loc=check.loc, hint=hint)
 
     def cancel(self) -> None:
         """Stop all runs that are under way, whatever their schedule."""

@@ -185,6 +185,7 @@ def _kernel_failed(c: ErrorContext) -> errors.PtoError:
         detail=task_text(c.number("task"), c.where(c.enclosing), scalars),
         loc=check.loc or c.task.loc,
         notes=[("the task was made here", c.task.loc)] if check.loc else [],
+        hint=check.text.hint,
     )
 
 

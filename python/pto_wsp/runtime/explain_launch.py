@@ -70,6 +70,7 @@ class _Explained:
             detail=task_text(self.failure.task, self._where(), scalars),
             loc=check.loc or site.loc,
             notes=[("the task was made here", site.loc)] if check.loc else [],
+            hint=check.text.hint,
         )
 
     def _no_block(self) -> PtoError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pto_wsp.runtime.proved import Proved
 from pto_wsp.support.record import record
+from pto_wsp.support.text import counted
 
 
 @record
@@ -80,11 +81,12 @@ class RunStats:
         return count
 
     def __str__(self) -> str:
+        tasks = f"{self.tasks:,} task{'s' * (self.tasks != 1)} on {counted(self.workers, 'worker')}"
         called = ", calling no kernel" if self.is_benchmark else ""
         streamed = f", {', '.join(self.streamed)} past the caches" if self.streamed else ""
         chosen = f", schedule {self.schedule!r}" if self.schedule else ""
         left_out = f", no check of {', '.join(self.proved.left_out)}" if self.proved.left_out else ""
         return (
-            f"{self.tasks:,} tasks on {self.workers} workers in {self.run_ms:.3f} ms{called}{streamed}"
-            f"{chosen}{left_out}; {self.compiles} compiles in {self.compile_ms:.1f} ms"
+            f"{tasks} in {self.run_ms:.3f} ms{called}{streamed}"
+            f"{chosen}{left_out}; {counted(self.compiles, 'compile')} in {self.compile_ms:.1f} ms"
         )

@@ -357,6 +357,13 @@ def test_broken_contracts_are_named(programs: dict[str, Program]) -> None:
         graph(programs["copying"]).provides("Y", after="mix")
     with pytest.raises(UnknownParameter, match="no parameter `Z`"):
         graph(programs["copying"]).requires("Z", from_=first)
+    with pytest.raises(ContractBroken, match="no kernel writes `X`"):
+        graph(programs["copying"]).provides("X", after=[])
+    with Session() as session:
+        silent = graph(programs["copying"], "silent")
+        session.launch(silent, X=a, Y=b)
+        with pytest.raises(ContractBroken, match=r'help: add `\.provides\("Y", after=\.\.\.\)` to `silent`'):
+            session.launch(graph(programs["mixing"]).requires("X", from_=silent), X=b, Y=c)
     with Session() as session:
         with pytest.raises(ContractBroken, match="no earlier launch of `first` provides the array of `X`"):
             session.launch(second, X=b, Y=c)

@@ -344,7 +344,11 @@ def current_trace(what: str) -> WorkloadTrace:
 def not_a_scalar(entry: Entry, found: str) -> BadOperand:
     """Return the error that an element cannot be used as a scalar."""
     expected = "a tensor of integers or truth values"
-    return BadOperand(op=f"an element of {entry.label}", expected=expected, found=found, loc=entry.loc)
+    hint = (
+        "declare the parameter as `In[Tile[1, 1, f32]]`, and pass a view: `T[b : b + 1]` of a `[n, 1]` tensor"
+    )
+    op = f"an element of {entry.label}"
+    return BadOperand(op=op, expected=expected, found=found, loc=entry.loc, hint=hint)
 
 
 def _variable_of(value: object, scope: Mapping[str, object]) -> str | None:

@@ -179,7 +179,7 @@ class CudaKernel(KernelWriter):
         self._places |= {load.tile: self._place_of_turn(load.tile, turn) for load in loads}
 
     def _load_ahead(self, loop: For, loads: Sequence[Load], name: str) -> None:
-        """Write a function that begins the loads of an iteration. Their checks fail in their own iteration."""
+        """Write a function that begins the loads of an iteration; where a check fails, it begins nothing."""
         num_checks = len(self.checks)
         self.out.line(
             f"const auto {name} = [&]([[maybe_unused]] int64_t {scalar_name(loop.var)}, int place) {{"

@@ -132,11 +132,14 @@ class CompileError(PtoError):
 class BindError(PtoError):
     """Arguments that do not fit the program they are given to; nothing has run.
 
-    The place is that of the call, where the error has no other.
+    The place is that of the call, where the error has no other: of the argument `name`, if the call names it.
     """
 
     def __init__(self, *, loc: Location | None = None, **others: Any) -> None:
-        super().__init__(loc=user_call() if loc is None else loc, **others)
+        name, call = others.get("name"), user_call()
+        if loc in (None, call):
+            loc = passed_location(name) or call if isinstance(name, str) else call
+        super().__init__(loc=loc, **others)
 
 
 class ArrayError(BindError):

@@ -77,6 +77,13 @@ class ErrorContext:
         return self.kernel.views[self.number("io")]
 
     @property
+    def region_of_argument(self) -> w.Region:
+        """The region of the task's argument for the view that the error is about."""
+        region = self.task.args[self.kernel.params.index(self.param)]
+        assert isinstance(region, w.Region)
+        return region
+
+    @property
     def arg_loc(self) -> Location | None:
         """Place of the task's argument for the view that the error is about."""
         index = self.kernel.params.index(self.param)

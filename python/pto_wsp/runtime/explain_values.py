@@ -133,8 +133,7 @@ def _region_outside(c: ErrorContext) -> errors.PtoError:
 
 def _hint_of_rows(c: ErrorContext) -> str | None:
     """Return what to do about a range that is a row of a ragged axis; None for other ranges."""
-    region = c.task.args[c.kernel.params.index(c.param)]
-    assert isinstance(region, w.Region)
+    region = c.region_of_argument
     read = {e.name for given in region.expressions for e in walk(given) if isinstance(e, Element)}
     axis = next((axis for axis in _axes(c) if axis.offsets in read), None)
     return (
@@ -233,9 +232,24 @@ def _iterations_conflict(c: ErrorContext) -> errors.PtoError:
     loop = c.lowered.sites[c.number("loop_pc")]
     assert isinstance(loop, w.Loop)
     error = _conflict(c, errors.IterationsConflict, ("the P loop", loop.loc))
-    if loop.tile is not None:
+    axis = _axis_left_out(c)
+    if axis is not None:
+        row = f"`{axis.name}[...][{c.enclosing[-1].called}]`"
+        error.help = f"a range of a row counts from 0: index `{c.tensor().name}` with {row}"
+    elif loop.tile is not None:
         error.help = errors.IterationsConflict.hint_of_tiles
     return error
+
+
+def _axis_left_out(c: ErrorContext) -> w.RaggedParam | w.SparseParam | None:
+    """Return the axis over whose row the innermost loop runs, if the region is at no place of that axis."""
+    if not c.enclosing:
+        return None
+    read, used = (
+        {part.name for expr in exprs for part in walk(expr) if isinstance(part, Element)}
+        for exprs in ((c.enclosing[-1].extent,), c.region_of_argument.expressions)
+    )
+    return next((axis for axis in _axes(c) if axis.offsets in read - used), None)
 
 
 def _instances_conflict(c: ErrorContext) -> errors.PtoError:

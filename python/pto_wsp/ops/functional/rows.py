@@ -21,7 +21,8 @@ Array = np.ndarray
 def _dim(array: Array, dim: int) -> int:
     require_rank("x", array, 1)
     if not -array.ndim <= dim < array.ndim:
-        raise WrongValue(name="dim", expected=f"a dimension of {array.ndim}", found=str(dim))
+        expected = f"a dimension from {-array.ndim} to {array.ndim - 1}"
+        raise WrongValue(name="dim", expected=expected, found=str(dim))
     return dim % array.ndim
 
 

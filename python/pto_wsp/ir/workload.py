@@ -196,9 +196,11 @@ class Loop:
         first: the user's variable in the first iteration, a number or an expression as text; for messages
             alone.
         step: how much the user's variable grows per iteration; for messages alone.
+        block_of: the user's variable of the loop that binary expansion has made this block of; for messages
+            alone.
     """
 
-    apart = ("first", "step")
+    apart = ("first", "step", "block_of")
 
     kind: str
     var: str
@@ -212,6 +214,7 @@ class Loop:
     name: str = ""
     first: int | str = 0
     step: int = 1
+    block_of: str = ""
 
     @property
     def called(self) -> str:

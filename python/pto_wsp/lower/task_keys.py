@@ -115,6 +115,10 @@ class TaskKeys:
 
     def _missing(self, leaf: KeyLeaf, sites: Sequence[_Site]) -> BadKey:
         around = [loop for site in sites for loop in site.loops]
+        if isinstance(leaf, TaskIndex):
+            blocks = [loop for loop in around if loop.block_of == leaf.loop]
+            if blocks:
+                return _taken_apart(leaf, blocks)
         loops = {name for loop in around for name in (loop.called, _axis_of(loop, self._axes)) if name}
         params = {param.name for site in sites for param in self._module.kernel(site.task.kernel).views}
         names = [*(_shown(TaskIndex(name)) for name in loops), "t.kernel", "t.args.PARAMETER.rows"]
@@ -129,6 +133,18 @@ class TaskKeys:
             advice=advice,
             loc=leaf.loc,
         )
+
+
+def _taken_apart(leaf: TaskIndex, blocks: Sequence[w.Loop]) -> BadKey:
+    """Return the error of a key over a loop that binary expansion has replaced by blocks."""
+    names = [_shown(TaskIndex(name)) for name in dict.fromkeys(block.called for block in blocks)]
+    return BadKey(
+        problem=f"no task has `{_shown(leaf)}`",
+        detail=f"binary expansion has replaced the loop over `{leaf.loop}` by {len(names)} loops",
+        advice=f"use the variable of one of these loops, for example `{names[0]}`, or use `t.kernel`",
+        loc=leaf.loc,
+        notes=[("this loop has `max_range`", blocks[0].loc)],
+    )
 
 
 @record

@@ -7,13 +7,18 @@ import pytest
 
 from pto_wsp import DispatchPolicy, P, Schedule, Tensor, f32, group_by, i32, parse, workload
 from pto_wsp.errors import BadKey
+from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
+from pto_wsp.ir.scalar import TaskIndex
 from pto_wsp.lower.bytecode import Op
 from pto_wsp.lower.task_keys import TaskKeys
+from pto_wsp.passes.expand.expand_loops import expand_loops
+from pto_wsp.support.record import replace
 from tests.python.lower.test_lower_workload_to_bytecode import instructions, lower
 from tests.python.schedule.programs import bump, totals
 
 MODULE = totals.trace().module
+ENTRY = MODULE.entry_workload
 
 
 def checked(function: Callable[[Any], Any]) -> None:
@@ -91,6 +96,16 @@ def test_tasks_without_a_name_of_the_key_have_none() -> None:
         (Op.TASK, 1),
         (Op.ORDER, 0),
     ]
+
+
+def test_a_key_over_a_loop_that_is_taken_apart_names_the_loops_in_its_place() -> None:
+    body = [replace(node, max_range=4) if isinstance(node, w.Loop) else node for node in ENTRY.body]
+    module = expand_loops(replace(MODULE, workloads=(replace(ENTRY, body=tuple(body)),)))
+    with pytest.raises(BadKey, match=r"no task has `t\.b`") as caught:
+        TaskKeys(module, TaskIndex("b")).check()
+    assert "replaced the loop over `b` by 6 loops" in str(caught.value)
+    assert "for example `t.b_4`, or use `t.kernel`" in str(caught.value)
+    TaskKeys(module, TaskIndex("b_4")).check()
 
 
 def test_the_number_of_dispatchers_bounds_their_numbers() -> None:

@@ -160,7 +160,7 @@ class _Expander:
         var = self.fresh.name(f"{loop.var}_{block.name}")
         at = add(block.start, mul(Var(var), Const(block.scale)))
         copy = self.copy(body, loop.var, at)
-        made = w.Loop(loop.kind, var, block.extent, None, copy, loop.loc)
+        made = w.Loop(loop.kind, var, block.extent, None, copy, loop.loc, block_of=loop.called)
         if block.bit is None:
             yield made
             return

@@ -83,7 +83,7 @@ class RunStats:
     def __str__(self) -> str:
         tasks = f"{self.tasks:,} task{'s' * (self.tasks != 1)} on {counted(self.workers, 'worker')}"
         called = ", calling no kernel" if self.is_benchmark else ""
-        streamed = f", {', '.join(self.streamed)} past the caches" if self.streamed else ""
+        streamed = f", stores of {', '.join(self.streamed)} past the caches" if self.streamed else ""
         chosen = f", schedule {self.schedule!r}" if self.schedule else ""
         left_out = f", no check of {', '.join(self.proved.left_out)}" if self.proved.left_out else ""
         return (

@@ -221,7 +221,7 @@ def test_from_text_to_numbers(folder: Path, capsys: pytest.CaptureFixture[str], 
     values = ["--set", "factor=0.5", "--input", "X=x.npy", "--output", "Y=y.npy", "--target", target]
     status, out, err = pto(capsys, "run", "demo.pto", *values, "--stats", "--workers", "1")
     assert (status, err) == (OK, "") and out.startswith(
-        "Y: float32[20, 16] -> y.npy\n3 tasks on 1 workers in "
+        "Y: float32[20, 16] -> y.npy\n3 tasks on 1 worker in "
     )
     assert (np.load("y.npy") == x * np.float32(0.5)).all()
 

@@ -57,7 +57,7 @@ def _steps(rng: Draw, builder: PTOFunctionBuilder, loops: list[str], depth: int)
         else:
             row = rng.choice(["0", "1", *loops, *loops, *(f"{v} + 1" for v in loops[-1:]), "n"])
             made, kept = ("t", row, 0), ("x", 0, 0)
-            is_read = rng.random() < 0.3
+            is_read = rng.random() < 0.5
             places: dict[str, Argument] = {"x": made if is_read else kept, "y": kept if is_read else made}
             builder.call("scale", {**places, "factor": 0.5 + depth})
 

@@ -37,6 +37,7 @@ from tests.ascend.standin.build import StandIn, StandInTarget, build
 from tests.golden import Golden
 from tests.python.targets.ctypes_abi import Library
 from tests.python.targets.test_ascend_cube import decode
+from tests.python.targets.test_ascend_masks import COMPARED
 from tests.python.targets.test_cpu_rows import Case, check, make, variants
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
@@ -114,6 +115,7 @@ def emitted_texts() -> tuple[str, ...]:
     """What is emitted for kernels of every row, for both kinds of cores."""
     target = target_of("ascend_a2a3")
     kernels = [make(*item) for item in rows_of(target).items()]
+    kernels += [source.specialise({}, {}) for source in COMPARED.values()]
     trees = [target.emit(m).files for m in (Module("rows", tuple(kernels)), decode.trace().module)]
     return tuple(
         text

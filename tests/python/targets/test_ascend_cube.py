@@ -307,13 +307,23 @@ def mixed_types(a: In[Tile[16, 32, f32]], b: In[Tile[32, 16, f16]], y: Out[Tile[
     pto.store(y, pto.matmul(pto.load(a), pto.load(b)))
 
 
-@pytest.mark.parametrize(
-    ("refused", "words"), [(turned_left, "transposed left operand"), (mixed_types, "`matmul` of f32 and f16")]
-)
-def test_a_refusal_names_instruction_and_line(refused: Kernel, words: str) -> None:
-    with pytest.raises(UnsupportedByTarget, match=words) as found:
-        write_kernel(refused.specialise({}, {}), A2A3)
+def test_a_refusal_names_instruction_and_line() -> None:
+    with pytest.raises(UnsupportedByTarget, match="transposed left operand") as found:
+        write_kernel(turned_left.specialise({}, {}), A2A3)
     assert "test_ascend_cube.py:" in str(found.value)
+
+
+@needs_compiler
+def test_operands_of_two_types_are_multiplied_in_f32(tmp_path: Path) -> None:
+    """A vector core converts one of them, which the cube core reads from global memory."""
+    function = mixed_types.specialise({}, {})
+    path = build([function], target_of("ascend_a2a3"), tmp_path / "out")
+    library, core = Library(path), StandIn(path)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((9, 32)).astype(np.float32), rng.standard_normal((32, 16)).astype(np.float16)
+    y = np.zeros((9, 16), np.float32)
+    assert library.call(function, [a, b, y]) == 0 and core.report() == ""
+    np.testing.assert_allclose(y, a @ b.astype(np.float32), rtol=1e-5, atol=1e-5)
 
 
 def test_sums_that_do_not_fit_are_refused() -> None:

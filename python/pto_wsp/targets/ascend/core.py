@@ -15,6 +15,7 @@ from pto_wsp.ir.kernel import (
     KernelFunction,
     Load,
     Param,
+    Prefetch,
     Store,
     While,
     statement_expressions,
@@ -64,6 +65,10 @@ class AscendWriter(KernelWriter):
         """Write that a tile has these valid extents."""
         self.out.line(f"{tile_name(name)} = {{{extents}}};")
 
+    def prefetch(self, stmt: Prefetch, window: str) -> None:
+        """Write that a window is not used: a prefetch never changes a result."""
+        self.out.line(f"(void){window};")
+
     def _check_elements(self) -> None:
         """Refuse reads of elements of a tensor that the kernel stores to, because no flag orders them."""
         stmts = tuple(walk_statements(self.kernel.body or ()))
@@ -90,7 +95,7 @@ class AscendWriter(KernelWriter):
         """Write the check that a tile of one column is contiguous in global memory."""
         if self.types[stmt.tile].cols == 1:
             text = CheckText(f"a column of `{stmt.region.tensor}` is not contiguous in memory", "stride {0}")
-            bad = f"{window}.rows > 1 && ({window}.stride != 1 || {window}.index)"
+            bad = f"{window}.rows > 1 && ({window}.stride != 1 || {window}.index || {window}.period)"
             self.check(bad, text, stmt.loc, [f"{window}.stride"])
 
     def require_no_list(self, stmt: Store, window: str) -> None:

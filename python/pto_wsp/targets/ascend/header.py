@@ -70,7 +70,7 @@ struct Extents {
   AICORE bool has_elements() const { return rows > 0 && cols > 0; }
 };
 
-/// A part of a view.
+/// A part of a view. With a `period`, that many rows are read again and again.
 template <class T>
 struct Window {
   GLOBAL T* data;
@@ -78,7 +78,16 @@ struct Window {
   GLOBAL const int32_t* index;
   int64_t rows, cols;
   bool streams;
+  int64_t period;
 };
+/// The first `period` rows of a window, repeated; -1 rows if it has fewer.
+template <class T>
+AICORE inline Window<T> repeated(Window<T> window, int64_t period, int64_t rows) {
+  const int64_t needed = rows < period ? rows : period;
+  window.period = period;
+  window.rows = needed > window.rows ? -1 : rows;
+  return window;
+}
 
 /// The view of a tile that phases share.
 inline View slot(const TaskContext* context, int64_t offset, Extents shape, int64_t stride) {
@@ -234,7 +243,8 @@ using Part = GlobalTensor<T, Shape<1, 1, 1, -1, -1>, Stride<1, 1, 1, -1, 1>>;
 /// Rows and columns of a window as a tensor of the library. `row` counts in the list of rows, if any.
 template <class T>
 AICORE inline Part<T> part(const Window<T>& from, int64_t row, int64_t rows, int64_t col, int64_t cols) {
-  GLOBAL T* data = from.data + (from.index ? from.index[row] : row) * from.stride + col;
+  const int64_t at = from.period ? row % from.period : row;
+  GLOBAL T* data = from.data + (from.index ? from.index[at] : at) * from.stride + col;
   return Part<T>(data, Shape<1, 1, 1, -1, -1>(rows, cols), Stride<1, 1, 1, -1, 1>(from.stride));
 }
 
@@ -269,10 +279,10 @@ struct Store {
   }
 };
 
-/// Moves a window; rows that a list names are moved one by one.
+/// Moves a window; rows that a list names, or that repeat, are moved one by one.
 template <class Verb, class T, int kRows, int kCols>
 AICORE inline void move(Matrix<T, kRows, kCols>& tile, int64_t address, const Window<T>& window) {
-  if (!window.index) {
+  if (!window.index && !window.period) {
     Part<T> rows = part(window, 0, window.rows, 0, window.cols);
     Verb::move(tile, rows);
     return;

@@ -47,6 +47,7 @@ _ROWS = [
         """
         TADD TSUB TMUL TDIV TMAX TMIN TFMOD TAND TOR TNOT TABS TNEG TRELU TEXP TLOG TSQRT TRSQRT
         TADDS TSUBS TMULS TDIVS TMAXS TMINS TFMODS TANDS TORS TLRELU TEXPANDS TCVT
+        TCMPS TSEL CmpMode::EQ CmpMode::NE CmpMode::LT CmpMode::LE CmpMode::GT CmpMode::GE
         TROWSUM TROWMAX TROWMIN TCOLSUM TCOLMAX TCOLMIN TROWEXPAND TCOLEXPAND
         TROWEXPANDADD TROWEXPANDSUB TROWEXPANDMUL TROWEXPANDDIV TROWEXPANDMAX TROWEXPANDMIN
         TCOLEXPANDADD TCOLEXPANDSUB TCOLEXPANDMUL TCOLEXPANDDIV TCOLEXPANDMAX TCOLEXPANDMIN
@@ -83,7 +84,7 @@ INTERFACE: dict[str, LibraryName] = {row.spellings[-1] or "": row for row in _RO
 """All of them, by the spelling of the newest version."""
 
 _NAME = re.compile(
-    r"\b(?:(?:Layout|TileType|BLayout|SLayout|RoundMode|NPUArch)::\w+"
+    r"\b(?:(?:Layout|TileType|BLayout|SLayout|RoundMode|CmpMode|NPUArch)::\w+"
     r"|T(?:[A-Z]{2,}(?:_ACC)?)(?=\()|(?:PIPE|EVENT|NPU)_[A-Z]\w*|Tile(?:Left|Right|Acc)|GlobalTensor"
     r"|set_flag|wait_flag|pipe_barrier|Chip(?:Tensor|TaskArgs)|CoreTaskArgs|OrchestrationConfig"
     r"|rt_submit_\w+|aicpu_orchestration_\w+|kernel_entry|tensor\.h|orchestration_api\.h"

@@ -12,6 +12,7 @@ from pto_wsp.targets.ascend.core import CoreCode, write_code
 from pto_wsp.targets.ascend.cube import CubeCode
 from pto_wsp.targets.ascend.generation import Generation
 from pto_wsp.targets.ascend.native import NativeCode, write_native
+from pto_wsp.targets.ascend.rewrite import rewrite
 from pto_wsp.targets.ascend.split import CUBE, Phase, split_cores
 from pto_wsp.targets.ascend.templates import TEMPLATES, Unsupported
 from pto_wsp.targets.ascend.vector import VectorCode
@@ -74,7 +75,7 @@ def write_kernel(kernel: KernelFunction, generation: Generation, taken: Collecti
         part = Part(Phase(kernel, kernel.unit), write_native(kernel, generation))
         return AscendKernel(kernel, (part,), None)
     _require_templates(kernel, generation)
-    split = split_cores(kernel, taken)
+    split = split_cores(rewrite(kernel, generation), taken)
     kinds = [CubeCode if phase.core == CUBE else VectorCode for phase in split.phases]
     codes = [write_code(kind, p.kernel, generation) for kind, p in zip(kinds, split.phases, strict=True)]
     tight = frozenset(name for code in codes if isinstance(code, CubeCode) for name in code.memory.tight)

@@ -10,15 +10,22 @@ from pto_wsp.errors import TilesTooLarge
 from pto_wsp.ir.kernel import Instr, KernelFunction, walk_statements
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
-from pto_wsp.support.record import record
+from pto_wsp.support.record import record, replace
 from pto_wsp.targets.ascend.generation import Generation
 from pto_wsp.targets.ascend.hazards import Touched
 from pto_wsp.targets.ascend.places import Occupant, place
 from pto_wsp.targets.ascend.templates import TEMPLATES, Calls
+from pto_wsp.types.dtype import b1
 from pto_wsp.types.tile import TileType
 
 BLOCK = 32
 """Bytes of a block: rows are multiples of it, and tiles begin at multiples of it."""
+
+SELECT_BYTES = 64
+"""Bytes of the temporary tile of a select. Numbers have two blocks after it, and then a row."""
+
+ROW_AT = SELECT_BYTES + 2 * BLOCK
+"""The first byte of that row."""
 
 _SAME_PLACE = (Form.UNARY, Form.BINARY, Form.TILE_SCALAR)
 
@@ -41,8 +48,13 @@ class TilePlaces:
 
 
 def physical_shape(tile: TileType) -> tuple[int, int]:
-    """Return rows and columns in memory. A column is held as one row, and rows are whole blocks."""
+    """Return rows and columns in memory. A column is held as one row, and rows are whole blocks.
+
+    A tile of b1 has a bit per element: its columns are bytes.
+    """
     rows, cols = (1, tile.rows) if tile.cols == 1 else tile.shape
+    if tile.dtype is b1:
+        return rows, round_up(-(-cols // 8), BLOCK)
     return rows, round_up(cols * tile.dtype.itemsize, BLOCK) // tile.dtype.itemsize
 
 
@@ -72,7 +84,7 @@ def assign_memory(kernel: KernelFunction, generation: Generation) -> TilePlaces:
         for name, _ in kernel.tiles
         if name in lifetimes.spans
     ]
-    needed = (physical_bytes(types[i.tiles[0]]) for i in _instructions(kernel) if needs_scratch(i))
+    needed = (scratch_bytes(instr, types) for instr in _instructions(kernel))
     extra = round_up(max(needed, default=0), ALIGN)
     places = place(occupants, generation.ub_bytes - extra)
     total = places.total + extra
@@ -81,11 +93,19 @@ def assign_memory(kernel: KernelFunction, generation: Generation) -> TilePlaces:
     return TilePlaces(places.offsets, places.shifts, places.total, total)  # pyright: ignore[reportArgumentType]
 
 
-def needs_scratch(instr: Instr) -> bool:
-    """Return whether an instruction needs the temporary tile, which has the shape of its first operand."""
-    template = TEMPLATES[instr.op]
+def scratch_bytes(instr: Instr, types: Mapping[str, TileType]) -> int:
+    """Return the bytes of the temporary tile of an instruction.
+
+    It has the shape of the first operand, except for a select and for numbers, which have parts of it.
+    """
+    template, form = TEMPLATES[instr.op], TABLE[instr.op].form
+    if form is Form.SELECT:
+        return SELECT_BYTES
+    if form is Form.IOTA:
+        return ROW_AT + physical_bytes(replace(types[instr.dst], rows=1))
     is_composed = isinstance(template, Calls) and any("{t}" in line for line in template.lines)
-    return is_composed or TABLE[instr.op].form in (Form.ROW_REDUCE, Form.COL_REDUCE)
+    is_needed = is_composed or form in (Form.ROW_REDUCE, Form.COL_REDUCE)
+    return physical_bytes(types[instr.tiles[0]]) if is_needed else 0
 
 
 def broadcast_scratch(generation: Generation) -> tuple[Touched, ...]:

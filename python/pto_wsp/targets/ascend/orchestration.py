@@ -99,9 +99,9 @@ def _of_phases(codes: Codes) -> _Refusal | None:
             what = f"an element of a tensor in `{kernel.name}`, which has phases"
             return what, "the control core would read it before earlier tasks are complete", loc
     types = _workspace_types(codes)
-    if len(types) > 1:
+    if len({dtype.itemsize for dtype in types}) > 1:
         names = " and ".join(sorted(map(str, types)))
-        reason = "the tensor that holds them has one type: cast in the phase that reads the tile"
+        reason = "the tensor that holds them has elements of one size: cast in the phase that reads the tile"
         return f"tiles of {names} that phases share", reason, mixed[0].loc
     return None
 

@@ -18,8 +18,9 @@ STORAGE = {
     "i32": "int32_t",
     "i64": "int64_t",
     "u8": "uint8_t",
+    "b1": "uint8_t",
 }
-"""Types of elements, as the library names them."""
+"""Types of elements, as the library names them; of b1, the type of packed bits."""
 
 
 class AscendSpelling(CppSpelling):

@@ -35,7 +35,12 @@ class Method:
     name: str
 
 
-Template = Calls | Method | Unsupported
+@record
+class Rewritten:
+    """A row that `rewrite` writes with other rows."""
+
+
+Template = Calls | Method | Rewritten | Unsupported
 
 FLOATS = frozenset({f32, f16})
 PLAIN = frozenset({f32, f16, i32, i16})
@@ -43,7 +48,6 @@ BITS = frozenset({i16, i32})
 _ONLY_F32 = frozenset({f32})
 
 _QUANTISED = Unsupported("cube cores multiply no packed blocks: unpack them in a kernel of another target")
-_MASKS = Unsupported("masks are packed bits, which versions of the library read differently: use max and min")
 _ORDER = Unsupported("pairs of value and index have no tile type: sort in a kernel of another target")
 _PLACES = Unsupported("its indices would not be checked: load the rows that you need instead")
 _SHIFTS = Unsupported("shifts beyond the bits are not defined: multiply, or divide by a power of 2 in f32")
@@ -57,7 +61,7 @@ TEMPLATES: dict[str, Template] = {
     "scatter": Unsupported("rows that a tile names are written by a scalar core: pass the rows as a view"),
     "bitwise_and": Calls(("TAND({d}, {0}, {1})",), BITS),
     "bitwise_or": Calls(("TOR({d}, {0}, {1})",), BITS),
-    "bitwise_xor": Unsupported("it needs a temporary tile of a type that is not known: use `and`, `or`"),
+    "bitwise_xor": Rewritten(),
     "bitwise_not": Calls(("TNOT({d}, {0})",), BITS),
     "bitwise_ands": Calls(("TANDS({d}, {0}, {s})",), BITS),
     "bitwise_ors": Calls(("TORS({d}, {0}, {s})",), BITS),
@@ -93,14 +97,17 @@ TEMPLATES: dict[str, Template] = {
     "rowexpand": Method("expand"),
     "colexpand": Method("expand"),
     "expands": Calls(("TEXPANDS({d}, {s})",), PLAIN, is_arithmetic=True),
-    "iota": Unsupported("`TCI` fills one row of one type: pass the numbers as a tensor"),
+    "iota": Method("numbers"),
     **dict.fromkeys(("sort32", "sort", "mrgsort", "merge"), _ORDER),
-    **dict.fromkeys(("extract_topk_values", "extract_topk_indices", "rowargmax", "rowargmin"), _ORDER),
+    **dict.fromkeys(("extract_topk_values", "extract_topk_indices"), _ORDER),
+    **dict.fromkeys(("cmp", "sels", "rowargmax", "rowargmin"), Rewritten()),
+    "cmps": Method("compare"),
+    "sel": Method("choose"),
+    "transpose": Method("transpose"),
     **dict.fromkeys(("take", "put", "setval"), _PLACES),
     **dict.fromkeys(("matmul", "matmul_acc", "matmul_bias"), Method("product")),
     **dict.fromkeys(("matmul_quantised", "quantise"), _QUANTISED),
-    **dict.fromkeys(("transpose", "reshape", "extract", "insert"), _SHAPE),
-    **dict.fromkeys(("cmp", "cmps", "sel", "sels"), _MASKS),
+    **dict.fromkeys(("reshape", "extract", "insert"), _SHAPE),
     "cvt": Method("convert"),
 }
 for _name in ("addc", "subc", "addsc", "subsc"):

@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from pto_wsp.analysis.steps import Step, scalar_tile
-from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Store
+from pto_wsp.analysis.steps import Step, rows_dim, scalar_tile
+from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Store
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.targets.ascend.core import CoreCode
 from pto_wsp.targets.ascend.generation import CONVERSIONS, Generation
 from pto_wsp.targets.ascend.hazards import LOAD, STORE, VECTOR, Touched
-from pto_wsp.targets.ascend.memory import assign_memory, broadcast_scratch, physical_bytes, physical_shape
+from pto_wsp.targets.ascend.memory import (
+    BLOCK,
+    ROW_AT,
+    SELECT_BYTES,
+    assign_memory,
+    broadcast_scratch,
+    physical_bytes,
+    physical_shape,
+)
+from pto_wsp.targets.ascend.repeated_rows import periods
 from pto_wsp.targets.ascend.spelling import STORAGE
-from pto_wsp.targets.ascend.templates import FLOATS, PLAIN, ROUND_MODES, TEMPLATES, Calls, Method, Unsupported
-from pto_wsp.targets.c_style.spelling import tile_name
-from pto_wsp.types.dtype import DType
+from pto_wsp.targets.ascend.templates import FLOATS, PLAIN, ROUND_MODES, TEMPLATES, Calls, Method
+from pto_wsp.targets.c_style.spelling import FIELDS, tile_name
+from pto_wsp.types.dtype import DType, b1, f16, f32, i32, u8
 from pto_wsp.types.tile import TileType
 
+Operand = tuple[str, str | Touched]
+Operands = dict[str, Operand]
 _OPERAND = re.compile(r"\{(\w+)\}")
 _TMP = "{t}"
+
+COMPARED = frozenset({f32, f16, i32})
+"""Element types that a comparison accepts."""
+
+LANES = 8
+"""Numbers that a block holds."""
+
+LANE_BITS = ((1, 0xAAAAAAAA), (2, 0xCCCCCCCC), (4, 0xF0F0F0F0))
+"""Packed bits of the lanes whose number has a bit, with the value of that bit."""
 
 
 class VectorCode(CoreCode):
@@ -39,6 +60,7 @@ class VectorCode(CoreCode):
     ) -> None:
         super().__init__(kernel, generation, draft)
         self.memory = assign_memory(kernel, generation)
+        self._periods = periods(kernel)
 
     # --- instructions on the vector pipe ----------------------------------------------------------------
 
@@ -50,13 +72,13 @@ class VectorCode(CoreCode):
     def _shift(self, name: str) -> int:
         return self.memory.shifts.get(name, 0)
 
-    def vector(self, template: str, guard: str, tiles: dict[str, tuple[str, str]], **texts: str) -> None:
+    def vector(self, template: str, guard: str, tiles: Mapping[str, Operand], **texts: str) -> None:
         """Write a vector instruction.
 
         Args:
             template: a call whose first tile is written, with the keys of `tiles` and `texts` in braces.
             guard: the tile without whose elements there is nothing to do.
-            tiles: per key, the variable and the name of a tile; the temporary tile has the name "".
+            tiles: per key, the variable of a tile, and its name or bytes; the temporary tile has the name "".
             texts: other operands.
         """
         keys = [key for key in _OPERAND.findall(template) if key in tiles]
@@ -70,7 +92,9 @@ class VectorCode(CoreCode):
         call = _OPERAND.sub(lambda found: known[found[1]], template)
         self.issue(VECTOR, call, f"{tile_name(guard)}.has_elements()", reads, writes)
 
-    def _access_of(self, name: str) -> Touched:
+    def _access_of(self, name: str | Touched) -> Touched:
+        if isinstance(name, Touched):
+            return name
         if name:
             return self.access(name)
         return Touched("ub", self.memory.scratch, self.memory.total_bytes)
@@ -107,6 +131,11 @@ class VectorCode(CoreCode):
 
     def _resize(self, variable: str, like: str) -> None:
         extents = tile_name(like)
+        if self.types[like].dtype is b1:
+            rows, cols = physical_shape(self.types[like])
+            sizes = f"{rows if self.types[like].cols == 1 else f'{extents}.rows'}, {cols}"
+            self.out.line(f"if ({extents}.has_elements()) {variable}.SetValidShape({sizes});")
+            return
         sizes = f"1, {extents}.rows" if self.types[like].cols == 1 else f"{extents}.rows, {extents}.cols"
         self.out.line(f"if ({extents}.has_elements()) {variable}.SetValidShape({sizes});")
 
@@ -121,7 +150,28 @@ class VectorCode(CoreCode):
             guard = f"if ({tile_name(name)}.has_elements()) "
             self.out.line(f"{guard}c_{tile_name(name)}.SetValidRow({tile_name(name)}.rows);")
 
+    def _part(self, stem: str, dtype: DType, cols: int, address: int) -> Operand:
+        """Return the variable and the bytes of a row at an address, all of it valid."""
+        variable = f"{stem}{cols}_{address:x}"
+        line = f"Matrix<{STORAGE[dtype.name]}, 1, {cols}> {variable}(1, {cols});"
+        self.declare(variable, line, address)
+        return variable, Touched("ub", address, address + cols * dtype.itemsize)
+
+    def _select_scratch(self) -> Operand:
+        """Return the temporary tile of a select."""
+        variable, address = "tmp_select", self.memory.scratch
+        self.declare(variable, f"Matrix<uint32_t, 1, 16> {variable}(1, 16);", address)
+        return variable, Touched("ub", address, address + SELECT_BYTES)
+
     # --- moves ------------------------------------------------------------------------------------------
+
+    def pick(self, stmt: Load | Store | Prefetch, window: str) -> str:
+        """Write the window of rows that repeat; other rows that a tile names are refused."""
+        if stmt.rows not in self._periods or not isinstance(stmt, Load):
+            return super().pick(stmt, window)
+        picked, rows = self.name("w"), f"{tile_name(stmt.rows)}.{FIELDS[rows_dim(self.types[stmt.rows])]}"
+        self.out.line(f"const auto {picked} = repeated({window}, {self._periods[stmt.rows]}, {rows});")
+        return picked
 
     def load(self, stmt: Load, window: str) -> None:
         """Write a load of a window that is known to fit the tile."""
@@ -149,14 +199,17 @@ class VectorCode(CoreCode):
     def instruction(self, step: Step, instr: Instr) -> None:
         """Write an instruction whose operands are known to have valid shapes that fit."""
         template = TEMPLATES[instr.op]
-        assert not isinstance(template, Unsupported)
+        assert isinstance(template, Calls | Method)
+        if instr.dst in self._periods:
+            self.result(step, instr)
+            return
         scalars = [self._scalar(instr)] if instr.scalars else []
         if isinstance(template, Method):
             getattr(self, f"_{template.name}")(step, instr)
             return
         self._require_types(instr, self._types_of(template))
         self.result(step, instr)
-        tiles = {str(i): (self.row_variable(name), name) for i, name in enumerate(instr.tiles)}
+        tiles: Operands = {str(i): (self.row_variable(name), name) for i, name in enumerate(instr.tiles)}
         tiles["d"] = (self.row_variable(instr.dst), instr.dst)
         if any(_TMP in line for line in template.lines):
             tiles["t"] = (self.scratch_variable(instr.tiles[0]), "")
@@ -176,6 +229,11 @@ class VectorCode(CoreCode):
                 reason = f"the vector cores accept {names} here: {advice}"
                 raise self.refused(f"`{instr.op}` of {dtype}", reason, instr.loc)
 
+    def _require(self, dtype: DType, known: frozenset[DType], instr: Instr) -> None:
+        if dtype not in known:
+            names = ", ".join(sorted(map(str, known)))
+            raise self.refused(f"`{instr.op}` of {dtype}", f"the vector cores accept {names} here", instr.loc)
+
     def _scalar(self, instr: Instr) -> str:
         storage = STORAGE[self.types[scalar_tile(instr)].dtype.name]
         return f"({storage})({self.scalar(instr.scalars[0], instr)})"
@@ -193,10 +251,70 @@ class VectorCode(CoreCode):
         self.result(step, instr)
         self.vector(f"TCVT({{d}}, {{0}}, {mode})", instr.dst, self._rows(instr))
 
-    def _rows(self, instr: Instr) -> dict[str, tuple[str, str]]:
+    def _rows(self, instr: Instr) -> Operands:
         """Return result and operands as they take part in arithmetic."""
-        tiles = {str(i): (self.row_variable(name), name) for i, name in enumerate(instr.tiles)}
+        tiles: Operands = {str(i): (self.row_variable(name), name) for i, name in enumerate(instr.tiles)}
         return tiles | {"d": (self.row_variable(instr.dst), instr.dst)}
+
+    def _compare(self, step: Step, instr: Instr) -> None:
+        self._require(self.types[instr.tiles[0]].dtype, COMPARED, instr)
+        self.result(step, instr)
+        mode = f"CmpMode::{str(instr.attr('mode')).upper()}"
+        self.vector(
+            f"TCMPS({{d}}, {{0}}, {{s}}, {mode})", instr.dst, self._rows(instr), s=self._scalar(instr)
+        )
+
+    def _choose(self, step: Step, instr: Instr) -> None:
+        self._require(self.types[instr.dst].dtype, PLAIN | self.generation.wide_arithmetic, instr)
+        self.result(step, instr)
+        tiles = self._rows(instr) | {"t": self._select_scratch()}
+        self.vector("TSEL({d}, {0}, {1}, {2}, {t})", instr.dst, tiles)
+
+    def _transpose(self, step: Step, instr: Instr) -> None:
+        """A column is held as a row, so it is its transpose."""
+        if 1 not in self.types[instr.dst].shape:
+            raise self.refused("`transpose` of a matrix", "load the tensor in the other order", instr.loc)
+        self._require(self.types[instr.dst].dtype, PLAIN, instr)
+        self.result(step, instr)
+        self.vector("TMOV({d}, {0})", instr.dst, self._rows(instr))
+
+    def _numbers(self, step: Step, instr: Instr) -> None:
+        """Write the numbers of a row: bits choose what is added to 8 lanes, then parts double the row."""
+        self._require(self.types[instr.dst].dtype, frozenset({i32}), instr)
+        start = self._scalar(instr)
+        self.result(step, instr)
+        tile, tiles = self.types[instr.dst], self._rows(instr)
+        if tile.cols == 1:
+            self.vector("TEXPANDS({d}, {s})", instr.dst, tiles, s=start)
+            return
+        cols, is_own = physical_shape(tile)[1], tile.rows == 1 and not self._shift(instr.dst)
+        address = self.memory.offsets[instr.dst] if is_own else self.memory.scratch + ROW_AT
+        self._number_row(instr.dst, start, cols, address)
+        if not is_own:
+            variable, row = self._part("line", i32, cols, address)
+            extents = tile_name(instr.dst)
+            self.out.line(f"if ({extents}.has_elements()) {variable}.SetValidShape(1, {extents}.cols);")
+            self.vector("TCOLEXPAND({d}, {0})", instr.dst, tiles | {"0": (variable, row)})
+
+    def _number_row(self, guard: str, start: str, cols: int, address: int) -> None:
+        at = self.memory.scratch + SELECT_BYTES
+        lanes, more = self._part("n", i32, LANES, address), self._part("n", i32, LANES, at + BLOCK)
+        word, bits = self._part("n", i32, LANES, at), self._part("bits", u8, BLOCK, at)
+        chosen = {"d": lanes, "0": bits, "1": more, "2": lanes, "t": self._select_scratch()}
+        self.vector("TEXPANDS({d}, {s})", guard, {"d": lanes}, s=start)
+        for lane, pattern in LANE_BITS:
+            self.vector(f"TEXPANDS({{d}}, (int32_t)({pattern:#x}))", guard, {"d": word})
+            self.vector(f"TADDS({{d}}, {{0}}, (int32_t)({lane}))", guard, {"d": more, "0": lanes})
+            self.vector("TSEL({d}, {0}, {1}, {2}, {t})", guard, chosen)
+        width = LANES
+        while width < cols:
+            count = min(width, cols - width)
+            parts = {
+                "d": self._part("n", i32, count, address + 4 * width),
+                "0": self._part("n", i32, count, address),
+            }
+            self.vector(f"TADDS({{d}}, {{0}}, (int32_t)({width}))", guard, parts)
+            width += count
 
     def _expand(self, step: Step, instr: Instr) -> None:
         known = PLAIN | self.generation.wide_arithmetic
@@ -243,7 +361,7 @@ class VectorCode(CoreCode):
         else:
             self._reduced(f"TCOL{what}({{d}}, {{0}})", identity, instr, tiles)
 
-    def _reduced(self, call: str, identity: str, instr: Instr, tiles: dict[str, tuple[str, str]]) -> None:
+    def _reduced(self, call: str, identity: str, instr: Instr, tiles: Operands) -> None:
         """Write a reduction; lines without elements have its identity."""
         dtype = self.types[instr.dst].dtype
         if dtype.is_integer:

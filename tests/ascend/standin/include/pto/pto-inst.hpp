@@ -230,6 +230,62 @@ STANDIN_FOLD(MAX, kMax)
 STANDIN_FOLD(MIN, kMin)
 #undef STANDIN_FOLD
 
+// --- comparisons and selects -------------------------------------------------------------------------------
+
+template <class T>
+bool compares(T a, T b, CmpMode mode) {
+  switch (mode) {
+    case CmpMode::EQ: return a == b;
+    case CmpMode::NE: return a != b;
+    case CmpMode::LT: return a < b;
+    case CmpMode::LE: return a <= b;
+    case CmpMode::GT: return a > b;
+    case CmpMode::GE: return a >= b;
+  }
+  return false;
+}
+
+/// A mask holds a bit per element, the lowest first. Versions of the library agree on its rows only if its
+/// valid columns are all of them.
+template <class M>
+void packed_rows(const M& mask, int64_t rows, int64_t cols) {
+  static_assert(std::is_same_v<typename M::Type, uint8_t> && !M::kIsColumn, "a mask is a tile of bytes");
+  standin::require(mask.rows == rows && mask.cols == M::kCols, "a mask has other rows, or not all columns");
+  standin::require(cols <= 8 * M::kCols, "a mask is too narrow");
+}
+
+/// Bits after the last column are garbage.
+template <class M, class A>
+void TCMPS(M& mask, A& a, typename A::Type s, CmpMode mode) {
+  using T = typename A::Type;
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, half> || std::is_same_v<T, int32_t>,
+                "no instruction compares this type");
+  packed_rows(mask, a.rows, a.cols);
+  standin::core().issue(PIPE_V, "TCMPS", amount_of(a), a.ranges(), mask.ranges(), [mask, a, s, mode] {
+    for (int64_t i = 0; i < a.rows; ++i) {
+      for (int64_t j = 0; j < M::kCols; ++j) mask.at(i, j) = 0x55;
+      for (int64_t j = 0; j < a.cols; ++j) {
+        const uint8_t bit = uint8_t(1 << j % 8);
+        uint8_t& byte = mask.at(i, j / 8);
+        byte = uint8_t(compares(a.at(i, j), s, mode) ? byte | bit : byte & ~bit);
+      }
+    }
+  });
+}
+
+template <class D, class M, class A, class B, class T>
+void TSEL(D& d, M& mask, A& a, B& b, T& tmp) {
+  static_assert(std::is_same_v<typename D::Type, typename A::Type>, "a select of two types");
+  static_assert(std::is_same_v<typename D::Type, typename B::Type>, "a select of two types");
+  static_assert(std::is_same_v<typename T::Type, uint32_t> && T::kRows == 1 && T::kCols == 16);
+  same_shape(d, a, "TSEL"), same_shape(d, b, "TSEL");
+  packed_rows(mask, d.rows, d.cols);
+  each(
+      "TSEL", d, mask.ranges() + a.ranges() + b.ranges(),
+      [mask, a, b](int64_t i, int64_t j) { return mask.at(i, j / 8) >> j % 8 & 1 ? a.at(i, j) : b.at(i, j); },
+      tmp.ranges());
+}
+
 // --- conversions -------------------------------------------------------------------------------------------
 
 template <class D, class A>

@@ -37,6 +37,7 @@ enum class SLayout { NoneBox, RowMajor, ColMajor };
 enum class PadValue { Null };
 enum class CompactMode { Null };
 enum class Layout { ND, DN };
+enum class CmpMode { EQ, NE, LT, LE, GT, GE };
 enum class RoundMode { CAST_RINT, CAST_ROUND, CAST_FLOOR, CAST_CEIL, CAST_TRUNC };
 
 template <int A, int B, int C, int D, int E>

@@ -3,19 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 
-from benchmarks.harness import THREADS, Bench, Measurement, Row, elapsed_ms
+from benchmarks.harness import THREADS, Bench, Row, elapsed_ms
 from benchmarks.minilm import peers
-from examples.minilm.__main__ import MAX_DIFFERENCE, REFERENCE, SENTENCES
+from examples.minilm.__main__ import LEAST_COSINES, REFERENCE, SENTENCES
 from examples.minilm.encoder import Encoder
-from examples.minilm.kernels import HIDDEN, INNER, LAYERS
+from examples.minilm.kernels import HIDDEN, INNER, LAYERS, WEIGHTINGS
 from examples.minilm.model import ModelMissing, load_weights, model_folder
 from examples.minilm.tokens import WordPieces, read_lines
 
-GOALS = {"onnxruntime": "ratio >= 1.1", "sentence_transformers": "ratio >= 4"}
+
+@dataclass(frozen=True)
+class PeerRow:
+    """A row with a peer.
+
+    Attributes:
+        row: its name.
+        peer: a name of `PEERS`.
+        goal: of the ratio.
+        weights: of ours, as the option of the example.
+        length: tokens of the one sentence; 0: all sentences.
+        has_text: both begin with text, not with word pieces.
+    """
+
+    row: str
+    peer: str
+    goal: float = 1
+    weights: str = "f32"
+    length: int = 0
+    has_text: bool = False
+
+
+COMPARISONS = (
+    PeerRow("minilm_vs_sentence_transformers", "sentence_transformers", 4, has_text=True),
+    PeerRow("minilm_vs_onnxruntime", "onnxruntime", 1.1),
+    PeerRow("minilm_vs_openvino", "openvino", 1.1),
+    PeerRow("minilm_1_vs_openvino", "openvino", length=23),
+    PeerRow("minilm_1x256_vs_openvino", "openvino", length=256),
+    PeerRow("minilm_bf16_vs_openvino_bf16", "openvino_bf16", weights="bf16"),
+    PeerRow("minilm_i8_vs_ctranslate2_i8", "ctranslate2_i8", weights="i8"),
+)
 
 
 def run(bench: Bench) -> None:
@@ -27,19 +58,19 @@ def run(bench: Bench) -> None:
         bench.rows += [Row(name, None, "ms") for name in ("minilm_ms", "minilm_1_ms")]
         bench.rows.append(Row("minilm_pct_peak", None, "%"))
         return
-    lines = read_lines(SENTENCES)
-    pieces, encoder = WordPieces(folder), Encoder(load_weights(folder))
-    ids = list(pieces(lines))
-    verify(encoder(ids))
-    throughput(bench, encoder, ids)
-    one_sentence(bench, encoder, ids)
-    for name, make in peers.PEERS.items():
-        against(bench, name, make, encoder, pieces, lines)
+    lines, pieces = read_lines(SENTENCES), WordPieces(folder)
+    sentences = peers.Sentences(lines, list(pieces(lines)))
+    encoders = {weights: Encoder(load_weights(folder, weights)) for weights in WEIGHTINGS}
+    verify(encoders["f32"](sentences.ids), np.load(REFERENCE), "f32")
+    throughput(bench, encoders["f32"], sentences.ids)
+    one_sentence(bench, encoders["f32"], sentences.ids)
+    for comparison in COMPARISONS:
+        compare(bench, comparison, encoders[comparison.weights], pieces, sentences)
 
 
-def verify(embeddings: np.ndarray) -> None:
+def verify(embeddings: np.ndarray, reference: np.ndarray, weights: str) -> None:
     """Check what is measured against the stored reference."""
-    if np.abs(embeddings - np.load(REFERENCE)).max() > MAX_DIFFERENCE:
+    if (embeddings.astype(np.float64) * reference).sum(axis=1).min() < LEAST_COSINES[weights]:
         raise AssertionError("the embeddings are not those of the reference")
 
 
@@ -67,32 +98,33 @@ def one_sentence(bench: Bench, encoder: Encoder, ids: list[np.ndarray]) -> None:
     bench.add("minilm_1_ms", bench.measure(ours, rounds=bench.rounds(15, 5), threads=THREADS)["one"], "ms")
 
 
-def against(
-    bench: Bench,
-    name: str,
-    make: peers.Maker,
-    encoder: Encoder,
-    pieces: WordPieces,
-    lines: list[str],
+def compare(
+    bench: Bench, of: PeerRow, encoder: Encoder, pieces: WordPieces, sentences: peers.Sentences
 ) -> None:
-    """Time a peer and us in turn, both from text to embeddings."""
-    row = f"minilm_vs_{name}"
+    """Time a peer and us in turn."""
+    lengths = [len(ids) for ids in sentences.ids]
+    chosen = [lengths.index(of.length)] if of.length else range(len(lengths))
+    some = peers.Sentences([sentences.lines[i] for i in chosen], [sentences.ids[i] for i in chosen])
+    reference = np.load(REFERENCE)[list(chosen)]
     try:
-        peer = make(lines, THREADS)
+        peer = peers.PEERS[of.peer](some, THREADS)
     except ImportError as error:
-        bench.skipped[name] = f"{error.name} is not installed: make bench needs the extra [bench]"
-        bench.rows.append(Row(row, None, "ms", name))
+        bench.skipped[of.peer] = f"{error.name} is not installed: make bench needs the extra [bench]"
+        bench.rows.append(Row(of.row, None, "ms", of.peer, goal=f"ratio >= {of.goal:g}"))
         return
-    verify(peer())
+
+    def ours() -> np.ndarray:
+        return encoder(pieces(some.lines) if of.has_text else some.ids)
+
+    verify(peer(), reference, of.weights)
+    verify(ours(), reference, of.weights)
+    calls = 20 if of.length else 1
     functions: dict[str, Callable[[], float]] = {
-        "ours": lambda: elapsed_ms(lambda: encoder(pieces(lines))),
-        "peer": lambda: elapsed_ms(peer),
+        name: lambda function=function: median(elapsed_ms(function) for _ in range(calls))
+        for name, function in (("ours", ours), ("peer", peer))
     }
     measured = bench.measure(functions, rounds=bench.rounds(7, 2), threads=THREADS)
-    bench.rows.append(compared(row, name, measured["ours"], measured["peer"]))
-
-
-def compared(row: str, name: str, ours: Measurement, peer: Measurement) -> Row:
-    """Return the row of two measurements of which less is better."""
-    noisy = ours.noisy or peer.noisy
-    return Row(row, ours.value, "ms", name, peer.value, peer.value / ours.value, GOALS[name], noisy)
+    mine, other = measured["ours"], measured["peer"]
+    noisy, ratio = mine.noisy or other.noisy, other.value / mine.value
+    goal = f"ratio >= {of.goal:g}"
+    bench.rows.append(Row(of.row, mine.value, "ms", of.peer, other.value, ratio, goal, noisy))

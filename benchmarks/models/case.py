@@ -1,6 +1,7 @@
-"""The case `models`: SmolLM2-135M-Instruct with its real weights (Q4_1), against llama.cpp on the same file.
+"""The case `models`: a product, a layer of LLaMA-7B, and SmolLM2-135M-Instruct with its real weights (Q4_1).
 
-Products round activations to i8 on both sides. The cache is f32 on both sides.
+llama.cpp has the same files. SmolLM2's products round activations to i8 on both sides. The cache is f32 on
+both sides.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from importlib.util import find_spec
 import numpy as np
 
 from benchmarks.harness import THREADS, Bench, Measurement, Row, elapsed_ms
+from benchmarks.models.layers import measure_layers
+from benchmarks.models.load import LOAD_ROWS, measure_load
 from benchmarks.models.peers import PEER, LlamaCpp
+from benchmarks.models.products import measure_product
 from examples.llm.config import UnknownModel
 from examples.llm.engine import Engine
 from examples.llm.model import Chunk, Model, find, load
@@ -30,11 +34,18 @@ ALONE = {"smollm_first_token_ms": None, "smollm_overhead_pct": "<= 10", "smollm_
 
 def run(bench: Bench) -> None:
     """Measure every row of the case."""
+    measure_product(bench)
+    measure_layers(bench)
+    measure_smollm(bench)
+
+
+def measure_smollm(bench: Bench) -> None:
+    """Measure the model with real weights."""
     try:
         packed, _ = load("smollm2")
     except UnknownModel as error:
         bench.skipped["every row"] = str(error)
-        bench.rows += [Row(name, None, "ms") for name in (*COMPARED, *ALONE)]
+        bench.rows += [Row(name, None, "ms") for name in (*COMPARED, *ALONE, *LOAD_ROWS)]
         return
     model = Model(packed, i8, pages=REQUESTS * CONTEXT // 64, workers=THREADS)
     first_token(bench, model)
@@ -43,10 +54,12 @@ def run(bench: Bench) -> None:
     if find_spec("xllamacpp") is None:
         bench.skipped["llama.cpp"] = "xllamacpp is not installed: pip install xllamacpp"
         bench.rows += [Row(name, None, "tokens/s", PEER) for name in COMPARED]
+        bench.rows += [Row(name, None, "ms", PEER) for name in LOAD_ROWS]
         return
     decode(bench, model)
     prefill(bench, model)
     mixed_batch(bench, model)
+    measure_load(bench, model)
 
 
 def some_tokens(count: int, seed: int = 0) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
@@ -36,15 +37,27 @@ class LlamaCpp:
 
     def answer(self, prompt: list[int], count: int) -> dict[str, Any]:
         """Continue a prompt by `count` tokens, and return the server's own timings in ms."""
-        given = {
-            "prompt": prompt, "n_predict": count, "temperature": 0, "ignore_eos": True, "cache_prompt": False,
-        }  # fmt: skip
-        found = self._server.handle_completions(given)
+        found = self._server.handle_completions(_request(prompt, count))
         if found["usage"]["completion_tokens"] != count:
             raise AssertionError(f"llama.cpp made {found['usage']['completion_tokens']} of {count} tokens")
         return found["timings"]
+
+    def stream(self, prompt: list[int], count: int, on_token: Callable[[], None]) -> None:
+        """Continue a prompt by `count` tokens, and call `on_token` for each."""
+
+        def on_part(part: dict[str, Any]) -> None:
+            if part["choices"][0]["finish_reason"] is None:
+                on_token()
+
+        self._server.handle_completions(_request(prompt, count) | {"stream": True}, on_part)
 
     def answer_all(self, prompts: list[list[int]], counts: list[int]) -> None:
         """Continue several prompts at the same time."""
         with ThreadPoolExecutor(self._requests) as pool:
             list(pool.map(self.answer, prompts, counts))
+
+
+def _request(prompt: list[int], count: int) -> dict[str, Any]:
+    return {
+        "prompt": prompt, "n_predict": count, "temperature": 0, "ignore_eos": True, "cache_prompt": False,
+    }  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pto_wsp import errors
 from pto_wsp.interp.workload import negative_extent, refused
 from pto_wsp.ir import workload as w
+from pto_wsp.ir.core import TileRange
 from pto_wsp.ir.evaluate import element_outside
 from pto_wsp.ir.scalar import (
     BELOW_ZERO,
@@ -242,8 +243,9 @@ def _iterations_conflict(c: ErrorContext) -> errors.PtoError:
 
 
 def _axis_left_out(c: ErrorContext) -> w.RaggedParam | w.SparseParam | None:
-    """Return the axis over whose row the innermost loop runs, if the region is at no place of that axis."""
-    if not c.enclosing:
+    """Return the axis over whose row the innermost loop runs, if the region is that range alone."""
+    dims = c.region_of_argument.dims
+    if not any(isinstance(dim, TileRange) and dim.loop == c.enclosing[-1].var for dim in dims):
         return None
     read, used = (
         {part.name for expr in exprs for part in walk(expr) if isinstance(part, Element)}

@@ -34,7 +34,7 @@ int32_t step(const View* views, const Scalar*, const TaskContext* context) {
   while (read == 1 && first_held >= 0 && task >= first_held) std::this_thread::sleep_for(100us);
   if (read == 1 && task == fails_at) return 3;
   if (nests && check::code_of([] { nested.load()->wait(); }) == "nested-run") ++num_nested;
-  *static_cast<int64_t*>(views[1].data) = read * 3 + 1;
+  *static_cast<int64_t*>(views[1].data) = int64_t(uint64_t(read) * 3 + 1);
   if (read != 1) ++num_later;
   return 0;
 }
@@ -106,11 +106,11 @@ Launch& launch(Session& session, const std::shared_ptr<ContractGraph>& graph, st
   return session.launch(graph, {std::move(refs), {}, with_workers(workers)});
 }
 
-/// The element after `count` steps from a one.
+/// The element after `count` steps from a one; long chains wrap.
 int64_t after(int count) {
-  int64_t value = 1;
+  uint64_t value = 1;
   while (count-- > 0) value = value * 3 + 1;
-  return value;
+  return int64_t(value);
 }
 
 bool all_are(const Data& data, int64_t value) {

@@ -128,8 +128,8 @@ def get(name: str) -> Target:
     if not isinstance(name, str) or (name not in TARGETS and name not in _installed()):
         other = _OTHER_NAMES.get(str(name))
         guess = f"did you mean `{other}`?" if other else did_you_mean(str(name), names())
-        known = did_you_mean("", names())
-        advice = guess if guess == known else f"{guess} {known}"
+        known = f"known: {', '.join(f'`{each}`' for each in sorted(names()))}"
+        advice = known if guess.startswith("known") else f"{guess} {known}"
         raise UnknownTarget(name=name, advice=advice, loc=argument_location("target"))
     return _made(name)
 

@@ -1,7 +1,7 @@
 """Rows of the instruction table that vector cores lack, written with rows that they have.
 
 A mask is a tile of f32, 1 where it is true and 0 elsewhere, so phases can share it and broadcasts can read
-it. `sel` reads packed bits, which `cmps` writes: afterwards a tile of b1 is such bits.
+it. `sel` reads packed bits, which `cmps` writes. In a rewritten kernel, tiles of b1 hold packed bits.
 
 A prefetch of rows that a tile names is left out.
 """

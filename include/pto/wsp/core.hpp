@@ -97,24 +97,26 @@ class Core {
 
   /// A calendar for workers, with what it rests on.
   MadeCalendar make_calendar(const std::vector<bind::ArrayRef>& arrays,
-                             const std::vector<std::optional<int64_t>>& symbols,
-                             const sched::RunOptions& options, const Flight& flight) {
+                             const std::vector<std::optional<int64_t>>& symbols, sched::RunOptions options,
+                             const Flight& flight) {
+    options.is_network = code_->program.is_network();
     const bind::Arguments arguments = bind(arrays, symbols, flight, options.is_interrupted);
     const Turn turn(*this, flight, options.is_interrupted);
-    prepare_for_calendar(arguments, options, flight);
-    return based(sim::make_calendar(prepared_, *code_->library, arguments.bases, options), arguments);
+    prepare(arguments, options, flight);
+    return based(sim::make_calendar(prepared_, *code_->library, arguments.bases, options), arguments,
+                 options);
   }
 
   /// A calendar for the cores of a simulated machine.
   MadeCalendar make_calendar(const std::vector<bind::ArrayRef>& arrays,
-                             const std::vector<std::optional<int64_t>>& symbols,
-                             const sched::RunOptions& options, const sim::Simulation& simulation,
-                             const Flight& flight) {
+                             const std::vector<std::optional<int64_t>>& symbols, sched::RunOptions options,
+                             const sim::Simulation& simulation, const Flight& flight) {
+    options.is_network = code_->program.is_network();
     const bind::Arguments arguments = bind(arrays, symbols, flight, options.is_interrupted);
     const Turn turn(*this, flight, options.is_interrupted);
-    prepare_for_calendar(arguments, options, flight);
+    prepare(arguments, options, flight);
     return based(sim::make_calendar(prepared_, *code_->library, arguments.bases, options, simulation),
-                 arguments);
+                 arguments, options);
   }
 
   /// The run on a simulated machine. No kernel is called, and no array is written.
@@ -159,7 +161,7 @@ class Core {
     result.streamed = launch.prepared->plan.streamed;
     result.left_out = launch.left_out;
     result.flushed = run.flushed().values();
-    if (options.is_network) result.merges = crew.network().take_merges();
+    if (options.is_network && !result.has_calendar) result.merges = crew.network().take_merges();
     if (options.trace) result.record = make_record(launch, result);
     if (options.verifies) result.order_violations = count_order_violations(launch, result);
     keep(launch, result, flight);
@@ -252,11 +254,8 @@ class Core {
     check_regions(plan, options, flight);
     if (costs_ == nullptr) costs_ = std::make_shared<sched::SiteCosts>(plan.sites.size());
     sched::Marks marks;
-    std::vector<uint32_t> guesses(plan.sites.size());
-    if (!options.is_network) {
-      marks = sched::mark_units(plan, options.workers, shape.cuts_units);
-      guesses = sched::guess_costs(plan, options.workers);
-    }
+    if (!options.is_network) marks = sched::mark_units(plan, options.workers, shape.cuts_units);
+    std::vector<uint32_t> guesses = sched::guess_costs(plan, options.workers);
     bytecode::choose_streamed(plan, shape.streaming_bytes);
     if (shape.is_benchmark) replace_bodies(plan);
     const auto owner = std::make_shared<Owned>(Owned{code_, arguments.deciding});
@@ -269,13 +268,6 @@ class Core {
 
   // Calendars
 
-  void prepare_for_calendar(const bind::Arguments& arguments, const sched::RunOptions& options,
-                            const Flight& flight) {
-    if (code_->program.is_network())
-      throw EngineError("order-of-network", "an option needs one program order of all tasks");
-    prepare(arguments, options, flight);
-  }
-
   sched::CalendarBasis basis_of(const bind::Arguments& arguments) const {
     sched::CalendarBasis basis;
     basis.symbols = arguments.symbols;
@@ -286,12 +278,14 @@ class Core {
     return basis;
   }
 
-  MadeCalendar based(sched::Calendar calendar, const bind::Arguments& arguments) const {
+  MadeCalendar based(sched::Calendar calendar, const bind::Arguments& arguments,
+                     const sched::RunOptions& options) const {
     calendar.basis = basis_of(arguments);
     std::shared_ptr<const bytecode::Plan> plan(prepared_, &prepared_->plan);
     const uint64_t num_tasks = calendar.rows.size();
-    return {std::move(calendar),
-            std::make_shared<trace::RunRecord>(std::move(plan), std::vector<int64_t>(), num_tasks, 0)};
+    auto record = std::make_shared<trace::RunRecord>(plan, std::vector<int64_t>(), num_tasks, 0);
+    if (options.is_network) sched::set_order(*record, *plan, arguments.bases, options);
+    return {std::move(calendar), std::move(record)};
   }
 
   /// Throws `calendar-changed` with a symbol or a tensor that differs from what a calendar was made for.
@@ -362,7 +356,7 @@ class Core {
   static void check_network_options(const sched::RunOptions& options) {
     const bool needs_order = options.verifies || options.tracks || options.checks_iterations ||
                              options.checks_instances || options.checks_edges || options.keeps_graph() ||
-                             options.has_calendar() || options.is_scheduled() || options.cuts_units() ||
+                             options.is_scheduled() || options.cuts_units() ||
                              options.streams != sched::Streams::kOff || options.prefetch != 0;
     if (needs_order) throw EngineError("order-of-network", "an option needs one program order of all tasks");
   }
@@ -495,30 +489,51 @@ class Core {
     throw EngineError(*failure.error);
   }
 
-  /// Finds the task by another walk, because nothing is stored per task.
-  static EngineError task_error(Launch& launch, const sched::Failure& failure) {
+  /// Where a task comes from.
+  struct Place {
+    uint32_t site;
+    std::vector<int64_t> registers;
+  };
+
+  /// Finds a task by another walk, because nothing is stored per task. Nothing if arrays were changed.
+  static std::optional<Place> find_task(Launch& launch, uint64_t task) {
     const bytecode::Plan& plan = launch.prepared->plan;
+    const sched::Run& run = launch.crew->run();
+    if (plan.program().is_network()) {
+      sched::NetworkOrder order(plan, run.bases(), run.options());
+      std::optional<uint32_t> site = order.next();
+      for (uint64_t i = 0; i < task && site; ++i) site = order.next();
+      if (!site) return {};
+      return Place{*site, order.process().expander.copy_registers()};
+    }
     bytecode::Replay replay(plan, launch.crew->run().flushed().values());
     int64_t index = replay.next_task();
-    for (uint64_t task = 0; task < failure.task && index >= 0; ++task) index = replay.next_task();
-    if (index < 0) throw EngineError("no-such-task", "arrays were changed during a run that failed");
-    const bytecode::QuickSite& site = plan.sites[size_t(index)];
+    for (uint64_t i = 0; i < task && index >= 0; ++i) index = replay.next_task();
+    if (index < 0) return {};
+    return Place{uint32_t(index), replay.expander().copy_registers()};
+  }
+
+  static EngineError task_error(Launch& launch, const sched::Failure& failure) {
+    const std::optional<Place> place = find_task(launch, failure.task);
+    if (!place) throw EngineError("no-such-task", "arrays were changed during a run that failed");
+    const bytecode::QuickSite& site = launch.prepared->plan.sites[place->site];
     EngineError error = failure.error
                             ? EngineError(*failure.error).with_int("late", int64_t(failure.task))
                             : EngineError("kernel-failed", std::string("a run-time check in kernel ") +
                                                                site.kernel->name + " failed")
                                   .with_int("check", failure.check)
                                   .with("values", failure.values);
-    return place_in_task(std::move(error), site, failure.task, replay);
+    return place_in_task(std::move(error), launch, *place, failure.task);
   }
 
-  static EngineError place_in_task(EngineError error, const bytecode::QuickSite& site, uint64_t task,
-                                   const bytecode::Replay& replay) {
+  static EngineError place_in_task(EngineError error, const Launch& launch, const Place& place,
+                                   uint64_t task) {
+    const bytecode::QuickSite& site = launch.prepared->plan.sites[place.site];
     return std::move(error)
         .with("kernel", std::string(site.kernel->name))
         .with_int("task", int64_t(task))
         .with_int("pc", site.pc)
-        .with("registers", replay.expander().copy_registers());
+        .with("registers", place.registers);
   }
 
   /// The error of a run that was cancelled, with the first task whose kernel was stopped.
@@ -529,12 +544,8 @@ class Core {
                                       : InFlight::cancelled();
     const uint64_t stopped = run.stopped_task();
     if (stopped == UINT64_MAX) return error;
-    const bytecode::Plan& plan = launch.prepared->plan;
-    bytecode::Replay replay(plan, run.flushed().values());
-    int64_t index = replay.next_task();
-    for (uint64_t task = 0; task < stopped && index >= 0; ++task) index = replay.next_task();
-    if (index < 0) return error;
-    return place_in_task(std::move(error), plan.sites[size_t(index)], stopped, replay);
+    const std::optional<Place> place = find_task(launch, stopped);
+    return place ? place_in_task(std::move(error), launch, *place, stopped) : error;
   }
 
   static uint64_t count_order_violations(Launch& launch, const RunResult& result) {
@@ -557,7 +568,11 @@ class Core {
       sched::Worker& worker = run.worker(i);
       record->add(worker.take_events(), worker.take_stretches());
     }
-    if (launch.options.is_network) record->set_processes(launch.crew->network().take_places());
+    if (launch.options.is_network && result.has_calendar) {
+      sched::set_order(*record, launch.prepared->plan, run.bases(), run.options());
+    } else if (launch.options.is_network) {
+      record->set_processes(launch.crew->network().take_places());
+    }
     if (crew.graph_run() != nullptr) {
       const sched::GraphSchedule* schedule = crew.graph_run()->schedule();
       for (uint32_t i = 0; schedule != nullptr && i < schedule->num_dispatchers(); ++i)

@@ -284,6 +284,16 @@ class Walk {
     state_.step = next_step;
     return {Event::kFlush, set};
   }
+  /// A token begins or ends.
+  Event move(uint32_t move, uint32_t next_step) {
+    state_.step = next_step;
+    return {Event::kMove, move};
+  }
+  /// Time passes: as many cycles as the register holds.
+  Event wait(uint32_t reg, uint32_t next_step) {
+    state_.step = next_step;
+    return {Event::kWait, reg};
+  }
   Event end(uint32_t step) {
     state_.step = step;
     return {Event::kEnd, 0};

@@ -33,9 +33,9 @@ class BadCalendar(BindError):
 
 
 class CalendarUndecided(BindError):
-    """A calendar of a program whose tasks write values that decide which tasks exist."""
+    """A calendar of a program whose tasks, or whose timing, decides which tasks exist."""
 
     code = "calendar-undecided"
     template = "`{program}` cannot have a calendar: its tasks are not decided before the run"
-    label = "tasks write what is read here"
-    hint = "run it without a calendar, or compute `{name}` before the run"
+    label = "{what}"
+    hint = "run it without a calendar, or {remedy}"

@@ -211,15 +211,17 @@ class _Lowering:
         match node:
             case w.Delay(cycles=cycles):
                 register, self.num_registers = self.num_registers, self.num_registers + 1
-                self.emit(Op.SET, register, expr=cycles)
+                self.assign("cycles", register, cycles, node.loc)
+                self.begin(node)
                 self.emit(Op.WAIT, register)
                 return
             case w.Process():
                 begin, end = self.emit(Op.PROCESS), Op.END_PROCESS
             case w.Send(channel=channel, scalars=scalars):
                 first = self.token(channel, node.slot, node.index)
-                for number, scalar in enumerate(scalars):
-                    self.emit(Op.SET, first + 2 + number, expr=scalar)
+                names = self.ring(channel).scalars
+                for number, (name, scalar) in enumerate(zip(names, scalars, strict=True)):
+                    self.assign(name, first + 2 + number, scalar, node.loc)
                 self.begin(node)
                 begin, end = self.emit(Op.SEND, first, self.tensors[channel]), Op.END_SEND
             case w.Receive(channel=channel, scalars=scalars):
@@ -236,11 +238,21 @@ class _Lowering:
 
     def token(self, channel: str, slot: str, index: str) -> int:
         """Give a token its registers: buffer, number, scalars. Return the first one."""
-        ring = self.workload.tensor(channel).channel
-        assert ring is not None
-        first = self.register(slot, 2 + len(ring.scalars))
+        first = self.register(slot, 2 + len(self.ring(channel).scalars))
         self.registers[index] = first + 1
         return first
+
+    def ring(self, channel: str) -> w.Ring:
+        ring = self.workload.tensor(channel).channel
+        assert ring is not None
+        return ring
+
+    def assign(self, stem: str, register: int, value: Expr, loc: Location | None) -> None:
+        """Set a register of a network, with a name like `stem`."""
+        name = self.fresh.name(stem)
+        self.registers[name] = register
+        self.begin(w.Set(name, value, value.loc or loc))
+        self.emit(Op.SET, register, expr=value)
 
     def begin(self, node: w.Node) -> None:
         self.sites[len(self.code)] = node

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import assert_never
 
-from pto_wsp.errors import NotYetSupported
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.region_text import expr_text
@@ -90,9 +89,6 @@ def lower_workload_to_source(module: Module, lowered: Lowered) -> str:
     Args:
         module: the module that was lowered.
         lowered: its bytecode, whose numbers the source shares.
-
-    Raises:
-        NotYetSupported: it is a network of processes.
     """
     return _Source(module.entry_workload, lowered).text()
 
@@ -104,12 +100,10 @@ class _Open:
     Attributes:
         loop: its number, or -1 of a condition.
         depth: of the loop.
-        node: the node.
     """
 
     loop: int
-    depth: int
-    node: w.Node
+    depth: int = 0
 
 
 class _Source:
@@ -123,7 +117,7 @@ class _Source:
         for name in (*lowered.symbols, *lowered.tensors):
             self._names.setdefault(name, self._fresh.name(spelled(name)))
         self._open: list[_Open] = []
-        self._num = {"loop": 0, "site": 0, "set": 0}
+        self._num = {"loop": 0, "site": 0, "set": 0, "move": 0}
         self._step = 0
         self._out = TextWriter()
 
@@ -153,13 +147,6 @@ class _Source:
         code, pc = self._lowered.code, 0
         while True:
             op = Op(bc.INSTRUCTION.unpack_from(code, bc.HEADER.size + pc * bc.INSTRUCTION.size)[0])
-            if op is Op.PROCESS:
-                raise NotYetSupported(
-                    feature="a network of processes as generated source",
-                    detail="",
-                    advice="walk it as bytecode",
-                    loc=self._workload.loc,
-                )
             yield pc, op
             if op is Op.HALT:
                 return
@@ -203,10 +190,10 @@ class _Source:
                 self._out.line(f"return go.interpret({step});")
             case Op.TASK:
                 self._task(pc)
+            case Op.HALT:
+                self._end()
             case _:
-                assert op is Op.HALT
-                step = self._case()
-                self._out.line(f"return go.end({step});")
+                self._part_of_network(pc, op)
 
     def _case(self, statement: str = "") -> int:
         """Begin a step; return its number."""
@@ -227,9 +214,9 @@ class _Source:
         loop = self._lowered.sites[pc]
         assert isinstance(loop, w.Loop)
         depth = sum(each.loop >= 0 for each in self._open)
-        opened = _Open(self._number("loop"), depth, loop)
+        opened = _Open(self._number("loop"), depth)
         step, extent = self._step, self._plain(loop.extent)
-        axis = expr_text(loop.extent)
+        axis = "until closed" if loop.extent == Const(w.UNTIL_CLOSED) else expr_text(loop.extent)
         way = f"{_LOOPS[op]}({axis})" if loop.tile is None else f"{_LOOPS[op]}.tiles({axis}, {loop.tile})"
         self._place(pc, f"for {loop.var} in {way.replace('P.P', 'P')}")
         self._case()
@@ -270,7 +257,7 @@ class _Source:
         self._out.line(f"if (go.has_none({step}, {self._plain(node.condition)})) return go.event();")
         self._out.line("if (go.value() != 0) {")
         self._indent()
-        self._open.append(_Open(-1, 0, node))
+        self._open.append(_Open(-1))
 
     def _set(self, pc: int) -> None:
         node, number = self._lowered.sites[pc], self._number("set")
@@ -291,6 +278,61 @@ class _Source:
         self._place(pc, f"{task.kernel}{keys}")
         step = self._case()
         self._out.line(f"return go.task({self._number('site')}, {step + 1});")
+
+    def _end(self) -> None:
+        step = self._case()
+        self._out.line(f"return go.end({step});")
+
+    # --- networks ---
+
+    def _part_of_network(self, pc: int, op: Op) -> None:
+        match op:
+            case Op.PROCESS:
+                self._process(pc)
+            case Op.SEND | Op.RECEIVE | Op.RECEIVE_EACH:
+                self._token(pc)
+            case Op.END_SEND | Op.END_RECEIVE:
+                self._dedent("}", opens=False)
+                self._move("is sent" if op is Op.END_SEND else "is free again")
+            case Op.WAIT:
+                self._wait(pc)
+            case _:
+                assert op is Op.END_PROCESS
+                self._end()
+                self._dedent("}", opens=False)
+
+    def _process(self, pc: int) -> None:
+        """Write the first step of a process, which is not an event: its walk begins at the next one."""
+        process = self._lowered.sites[pc]
+        assert isinstance(process, w.Process)
+        self._place(pc, f"process {process.name}")
+        self._end()
+        self._out.line("{")
+        self._indent()
+
+    def _token(self, pc: int) -> None:
+        node = self._lowered.sites[pc]
+        if isinstance(node, w.Send):
+            self._place(pc, f"with {node.channel}.send() as {node.slot}")
+        else:
+            assert isinstance(node, w.Receive)
+            self._place(pc, f"for {node.slot} in {node.channel}.receive({'' if node.ends_loop else 1})")
+        self._move("begins")
+        self._out.line("{")
+        self._indent()
+
+    def _move(self, what: str) -> None:
+        step = self._case()
+        self._out.line(f"return go.move({self._number('move')}, {step + 1});  // the token {what}")
+
+    def _wait(self, pc: int) -> None:
+        node = self._lowered.sites[pc]
+        assert isinstance(node, w.Delay)
+        layout = bc.INSTRUCTION
+        register = layout.unpack_from(self._lowered.code, bc.HEADER.size + pc * layout.size)[2]
+        self._place(pc, "time passes")
+        step = self._case()
+        self._out.line(f"return go.wait({register}, {step + 1});")
 
     def _indent(self) -> None:
         self._out.deeper()
@@ -347,7 +389,10 @@ class _Source:
         return text[1:-1] if isinstance(expr, Binary) and expr.op in _INFIX else text
 
 
-_STEPS = frozenset((*_LOOPS, Op.END_LOOP, Op.COND, Op.ELSE, Op.SET, Op.FAIL, Op.TASK, Op.HALT))
+_NETWORK = (Op.PROCESS, Op.END_PROCESS, Op.SEND, Op.END_SEND, Op.RECEIVE, Op.RECEIVE_EACH, Op.END_RECEIVE)
+_STEPS = frozenset(
+    (*_LOOPS, *_NETWORK, Op.END_LOOP, Op.COND, Op.ELSE, Op.SET, Op.FAIL, Op.TASK, Op.WAIT, Op.HALT)
+)
 """Instructions that are a step of the walk."""
 
 

@@ -143,8 +143,16 @@ def _bad_calendar(c: ErrorContext) -> errors.PtoError:
 def _calendar_undecided(c: ErrorContext) -> errors.PtoError:
     node = c.lowered.sites[c.number("pc")]
     entry = c.module.entry_workload
-    name = min(w.deciding_tensors(entry.body) & c.module.written)
-    return errors.CalendarUndecided(program=entry.name, name=name, loc=getattr(node, "loc", None))
+    if "tensor" in c.details:
+        what, remedy = (
+            f"time decides the order of tokens of `{c.tensor().name}`",
+            "let its senders take turns",
+        )
+    else:
+        name = min(w.deciding_tensors(entry.body) & c.module.written)
+        what, remedy = "tasks write what is read here", f"compute `{name}` before the run"
+    loc = getattr(node, "loc", None)
+    return errors.CalendarUndecided(program=entry.name, what=what, remedy=remedy, loc=loc)
 
 
 def _calendar_too_large(c: ErrorContext) -> errors.PtoError:

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from pto_wsp.errors import NotSimulated, NotYetSupported, OverlappingArrays
+from pto_wsp.errors import NotSimulated, NotYetSupported, OverlappingArrays, UnsupportedByTarget
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.workload import deciding_tensors
@@ -38,6 +38,26 @@ def require_separate(module: Module, arrays: Sequence[np.ndarray]) -> None:
             named_as = first if first in is_written else second
             detail = "processes of a network share a tensor under one name alone"
             raise OverlappingArrays(first=first, second=second, written=f"`{named_as}`", detail=detail)
+
+
+def require_no_clock(workload: w.WorkloadFunction) -> None:
+    """Refuse a calendar of a network with a clock: rows wait for cores and tasks alone.
+
+    Raises:
+        UnsupportedByTarget: a process waits for a time, or tokens have a latency.
+    """
+    nodes = w.walk_nodes(workload.body) if workload.processes else ()
+    found = [("`wait`", node.loc) for node in nodes if isinstance(node, w.Delay)]
+    late = [t for t in workload.tensors if t.channel is not None and t.channel.latency]
+    found += [(f"the latency of `{tensor.name}`", tensor.loc) for tensor in late]
+    if found:
+        what, loc = found[0]
+        raise UnsupportedByTarget(
+            target="sim",
+            what=f"a calendar of a network with {what}",
+            reason="rows of a calendar wait for tasks, not for a time",
+            loc=loc,
+        )
 
 
 def require_known_control(module: Module) -> None:

@@ -293,12 +293,11 @@ class Program:
             values: those of `run`.
 
         Raises:
-            CalendarUndecided: tasks write what decides which tasks exist.
-            UnsupportedByTarget: the target has no calendars, or the program is a network.
+            CalendarUndecided: tasks write what decides which tasks exist, or time merges tokens.
+            UnsupportedByTarget: the target has no calendars; on `sim`, a network has latencies or delays.
             WrongValue: the schedule decides where or in which order tasks run; `workers` on `sim`.
             PtoError: as `run` raises where values do not fit.
         """
-        require_one_order(self._runner.workload, "`calendar`")
         _, request, scheduled = self._request((), workers, False, None, None, None, None, values)
         runner = self._placeable(scheduled.runner)
         if runner.clock_ghz is not None and workers is not None:
@@ -400,7 +399,6 @@ class Program:
         if not isinstance(calendar, Calendar):
             expected = "a Calendar, as `program.calendar` returns it, or None"
             raise WrongValue(name="calendar", expected=expected, found=repr(calendar), loc=caller_location())
-        require_one_order(self._runner.workload, "`calendar`")
         runner = self._placeable(scheduled.runner)
         name, identity = calendar.program
         if identity != identity_of(self.module):

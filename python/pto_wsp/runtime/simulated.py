@@ -23,7 +23,7 @@ from pto_wsp.runtime.binding import NO_KERNELS
 from pto_wsp.runtime.device_costs import DeviceCosts, Find, machine
 from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
 from pto_wsp.runtime.network_report import NetworkReport
-from pto_wsp.runtime.networks import require_known_control
+from pto_wsp.runtime.networks import require_known_control, require_no_clock
 from pto_wsp.runtime.outcome import CalendarMaker, EndedRun, Figures, RunRequest, SimulatedFigures, Submitted
 from pto_wsp.runtime.simulation_report import SimulationReport
 from pto_wsp.runtime.trace import Lanes, Ran, Trace
@@ -75,6 +75,8 @@ class SimulatedRunner(CalendarMaker):
         self, loaded: LoadedProgram, request: RunRequest, find: Find, flushed: list[int]
     ) -> _native.SimResult:
         tensors = loaded.module.entry_workload.tensors
+        if request.calendar is not None or loaded.options.makes_calendar:
+            require_no_clock(loaded.module.entry_workload)
         try:
             return loaded.executable.simulate(
                 tuple(request.arrays),
@@ -105,6 +107,7 @@ class SimulatedRunner(CalendarMaker):
     def make_calendar(self, request: RunRequest) -> tuple[_native.Calendar, Trace]:
         """Return a calendar for the cores of the device, with the places of its tasks."""
         loaded = self._loaded
+        require_no_clock(loaded.module.entry_workload)
         find, _ = self._costs.of_run()
         try:
             made, places = loaded.executable.make_simulated_calendar(

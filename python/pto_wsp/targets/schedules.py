@@ -21,8 +21,8 @@ def support(target: str, policy: Policy[..., Directive]) -> Support:
 def require_support(target: str, module: Module) -> None:
     """Raise UnsupportedByTarget at the first directive of a module's schedule that a target refuses."""
     for directive in module.schedule:
-        if module.entry_workload.processes:
-            reason = "schedules of networks are not supported: each process runs its tasks in program order"
+        if module.entry_workload.processes and directive.kind != "calendar":
+            reason = "each process runs its tasks in program order, or by a calendar"
             raise _refused(target, directive, reason, "take the policy back", " of a network")
         found = support(target, directive.policy)
         if isinstance(found, Refused):

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from examples.cases import Run, cases, copied
 from pto_wsp import (
+    Channel,
+    DenseDyn,
     DispatchPolicy,
     In,
     InOut,
@@ -28,10 +30,13 @@ from pto_wsp import (
     i32,
     i64,
     kernel,
+    network,
+    process,
     pto,
+    wait,
     workload,
 )
-from pto_wsp.errors import PtoError, UnsupportedByTarget, WrongValue
+from pto_wsp.errors import PtoError, WrongValue
 from pto_wsp.ir.module import Module
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.lower.lower_workload_to_bytecode import lower_workload_to_bytecode
@@ -40,6 +45,7 @@ from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets import registry
 from tests.generators.drawing import DRAWS, Draw, tries
+from tests.generators.networks import COLS, ROWS, random_network
 from tests.generators.source.kernels import KernelText, random_kernel
 from tests.generators.source.workloads import random_arguments, random_workload
 from tests.golden import Golden
@@ -179,14 +185,70 @@ def test_only_the_cpu_compiles_walks() -> None:
 @pytest.mark.parametrize("name", mostly_slow(dict(cases()), quick=3))
 def test_examples(name: str) -> None:
     run: Run = dict(cases())[name]()
-    if run.module.entry_workload.processes:
-        with pytest.raises(UnsupportedByTarget, match="of a network"):
-            both(run.module)
-        return
     bytecode, source = both(run.module)
     for workers in (1, 2):
         found = outcome(source, run.arguments, workers=workers)
         assert found == outcome(bytecode, run.arguments, workers=workers) and isinstance(found[0], int)
+
+
+rows_sent = Channel("rows_sent", Tensor[f32, 1, 32], depth=2, scalars=("row", "last"))
+rows_again = Channel("rows_again", Tensor[f32, 1, 32])
+
+
+@process
+def send_rows(X: Tensor[f32, "n", 32], n: DenseDyn, skip: Scalar[i64]):
+    for i in P.range(n):
+        with P.when(i // skip != 1):
+            with rows_sent.send(row=i * 2, last=n - i) as row:
+                add[i](x=X[i : i + 1], y=row, weight=i)
+            wait(i * 10)
+
+
+@process
+def keep_rows(Y: Tensor[f32, "n", 32]):
+    for row in rows_sent.receive():
+        for _ in P.seq(row.scalars.last % 2 + 1):
+            add[row.index](x=row, y=Y[row.scalars.row // 2 : row.scalars.row // 2 + 1], weight=2)
+    for row in rows_again.receive(1):
+        add(x=row, y=Y[0:1], weight=1)
+
+
+@process
+def send_again(Z: Tensor[f32, 1, 32]):
+    with rows_again.send() as row:
+        add(x=Z, y=row, weight=1)
+
+
+def rows_network() -> Workload:
+    return network(send_rows, keep_rows, send_again)
+
+
+def test_source_of_a_network_is_golden(golden: Golden) -> None:
+    golden("network.cpp", source_of(rows_network().trace().module))
+
+
+@pytest.mark.parametrize(("n", "skip"), [(5, 2), (1, 1), (0, 3), (3, 0)])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_networks(n: int, skip: int, workers: int) -> None:
+    bytecode, source = both(rows_network().trace().module)
+    x = np.random.default_rng(2).random((n, 32), np.float32)
+    values = {"X": x, "Y": x * 2, "Z": np.ones((1, 32), np.float32), "n": n, "skip": skip}
+    found = outcome(source, values, workers=workers)
+    assert found == outcome(bytecode, values, workers=workers)
+
+
+@tries(40, compiles=True)
+@given(DRAWS)
+def test_random_networks(draw: Draw) -> None:
+    """Deadlocks and tokens that are left over have the same text."""
+    module = random_network(draw)
+    bytecode, source = both(module)
+    values = {
+        t.name: np.ones((ROWS, 1, COLS), np.float32) for t in module.entry_workload.tensors if not t.is_local
+    }
+    values["X"][:] = np.arange(ROWS * COLS).reshape(ROWS, 1, COLS)
+    for workers in (1, 3):
+        assert outcome(source, values, workers=workers) == outcome(bytecode, values, workers=workers)
 
 
 NUM_POOLS = 3

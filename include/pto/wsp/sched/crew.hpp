@@ -43,7 +43,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     graph_run_.reset();
     if (graph != nullptr) graph_run_.emplace(run_, std::move(graph), is_fed);
     network_.reset();
-    if (options.is_network) network_.emplace(run_, *this);
+    if (options.is_network && calendar == nullptr) network_.emplace(run_, *this);
     symbolic_.reset();
     calendar_.reset();
     free_slots_.clear();
@@ -125,7 +125,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   int64_t end_ns() const { return end_ns_; }
 
   Run& run() { return run_; }
-  /// \pre the run is one of a network
+  /// \pre the run is one of a network, without a calendar
   Network& network() { return *network_; }
   uint32_t num_dispatchers() const { return num_dispatchers_; }
   const Dispatcher& dispatcher(uint32_t i) const { return *dispatchers_[i]; }

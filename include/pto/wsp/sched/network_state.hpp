@@ -19,9 +19,9 @@ namespace pto::wsp::sched {
 
 /// A process between two steps. One worker at a time has it.
 struct alignas(kLineBytes) NetworkProcess {
-  NetworkProcess(const bytecode::Plan& plan, uint32_t number, uint32_t first_step,
-                 const std::vector<char*>& bases)
-      : number(number), expander(plan, &arguments), checker(plan) {
+  NetworkProcess(const bytecode::Plan& plan, const std::vector<bytecode::QuickStep>& steps, uint32_t number,
+                 uint32_t first_step, const std::vector<char*>& bases)
+      : number(number), expander(plan, steps, &arguments), checker(plan) {
     arguments.bind(plan, bases);
     expander.begin_at(first_step);
   }
@@ -45,6 +45,10 @@ struct alignas(kLineBytes) NetworkProcess {
 class NetworkState {
  public:
   NetworkState(const bytecode::Plan& plan, const std::vector<char*>& bases, const RunOptions& options)
+      : NetworkState(plan, bases, options, plan.steps) {}
+  /// `steps`, which outlive this, are those of the plan, but their loops may have events.
+  NetworkState(const bytecode::Plan& plan, const std::vector<char*>& bases, const RunOptions& options,
+               const std::vector<bytecode::QuickStep>& steps)
       : states(plan.program().processes.size()),
         plan_(plan),
         merges_(options.merges),
@@ -54,7 +58,7 @@ class NetworkState {
       if (plan_.steps[step].kind != bytecode::Step::kProcess) continue;
       const uint32_t number = plan_.steps[step].index;
       states[number].store(ProcessState::kRunning, std::memory_order_relaxed);
-      processes.push_back(std::make_unique<NetworkProcess>(plan_, number, step + 1, bases));
+      processes.push_back(std::make_unique<NetworkProcess>(plan_, steps, number, step + 1, bases));
     }
     for (const bytecode::MoveForm& move : plan_.program().moves) {
       std::vector<Channel*>& used = processes[move.process]->channels;

@@ -115,6 +115,8 @@ class Numbering {
   }
   void begin_iteration() { groups_.back().barrier = group_slices_[groups_.back().line]; }
   void leave_group() { groups_.pop_back(); }
+  /// Goes on with the open loops of another process, and keeps the present ones.
+  void exchange_groups(std::vector<Group>& other) { groups_.swap(other); }
 
  private:
   /// The open slice.

@@ -106,6 +106,7 @@ class Run {
     stopped_task_.store(UINT64_MAX, std::memory_order_relaxed);
     task_limit_.store(UINT64_MAX, std::memory_order_relaxed);
     end_slice_.store(UINT64_MAX, std::memory_order_relaxed);
+    if (!options.is_in_order()) fix_costs();
     if (!options.is_in_order() && !options.is_network) begin_numbering();
     prefetcher_.reset();
     if (options.prefetch != 0 && bytecode::reads_past_caches(*plan_))
@@ -455,11 +456,14 @@ class Run {
     return false;
   }
 
-  /// Fixes costs and sizes until the run is over, because all dispatchers must compute the same numbers.
+  /// Fixes costs until the run is over, because all dispatchers must compute the same numbers.
+  void fix_costs() {
+    costs_.resize(plan_->sites.size());
+    for (size_t i = 0; i < costs_.size(); ++i) costs_[i] = (*prepared_->costs)[i];
+  }
+
+  /// Fixes sizes until the run is over.
   void begin_numbering() {
-    const size_t num_sites = plan_->sites.size();
-    costs_.resize(num_sites);
-    for (size_t i = 0; i < num_sites; ++i) costs_[i] = (*prepared_->costs)[i];
     // A slice takes room for all its tasks. If missing room is an error, a slice has one task.
     const bool is_exact = options_.window_mode == WindowMode::kAbort;
     const uint64_t most = is_exact ? 1 : std::max<uint64_t>(options_.window / 8, 1);

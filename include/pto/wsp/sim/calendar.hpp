@@ -159,6 +159,20 @@ class WalkedRun {
   }
   sched::Run& run() { return run_; }
 
+  /// Calls `visit(site, registers)` for each task.
+  template <class Visit>
+  CalendarTasks walk(const KernelLibrary& library, CostModel& model, Visit visit) {
+    CalendarTasks tasks;
+    if (run_.plan().program().is_network()) {
+      NetworkSource source(run_, library, model);
+      tasks.walk(run_.plan(), source, visit);
+    } else {
+      WalkSource source(run_, library, 1, model, {}, run_.bases());
+      tasks.walk(run_.plan(), source, visit);
+    }
+    return tasks;
+  }
+
  private:
   NoOthers others_;
   sched::Run run_;
@@ -173,10 +187,8 @@ inline sched::Calendar make_calendar(const std::shared_ptr<sched::Prepared>& pre
                                      const sched::RunOptions& options) {
   detail::WalkedRun walked(prepared, bases, options);
   detail::ElementCosts elements(library);
-  WalkSource source(walked.run(), library, 1, elements, {}, bases);
-  CalendarTasks tasks;
   std::vector<double> stated;
-  tasks.walk(prepared->plan, source, [&](uint32_t site, const int64_t* registers) {
+  CalendarTasks tasks = walked.walk(library, elements, [&](uint32_t site, const int64_t* registers) {
     const bytecode::QuickAmount& cost = prepared->plan.sites[site].cost;
     stated.push_back(cost.is_given ? double(prepared->plan.evaluate(cost.value, registers)) : 0);
   });
@@ -190,9 +202,7 @@ inline sched::Calendar make_calendar(const std::shared_ptr<sched::Prepared>& pre
                                      const KernelLibrary& library, const std::vector<char*>& bases,
                                      const sched::RunOptions& options, const Simulation& simulation) {
   detail::WalkedRun walked(prepared, bases, options);
-  WalkSource source(walked.run(), library, 1, simulation.model, {}, bases);
-  CalendarTasks tasks;
-  tasks.walk(prepared->plan, source, [](uint32_t, const int64_t*) {});
+  const CalendarTasks tasks = walked.walk(library, simulation.model, [](uint32_t, const int64_t*) {});
   return detail::schedule(tasks, without_dispatchers(simulation.machine));
 }
 
@@ -203,9 +213,7 @@ inline std::shared_ptr<const sched::LoadedCalendar> load_calendar(
     const KernelLibrary& library, const std::vector<char*>& bases, const sched::RunOptions& options) {
   detail::WalkedRun walked(prepared, bases, options);
   detail::ElementCosts elements(library);
-  WalkSource source(walked.run(), library, 1, elements, {}, bases);
-  CalendarTasks tasks;
-  tasks.walk(prepared->plan, source, [](uint32_t, const int64_t*) {});
+  const CalendarTasks tasks = walked.walk(library, elements, [](uint32_t, const int64_t*) {});
   check_rows(calendar, tasks.size());
   const Requirements required(tasks, positions_of(calendar), calendar.num_cores());
   check_order(calendar, tasks, prepared->plan, required.found());

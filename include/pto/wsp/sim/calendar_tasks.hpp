@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "pto/wsp/sched/calendar.hpp"
+#include "pto/wsp/sim/network_source.hpp"
 #include "pto/wsp/sim/walk_source.hpp"
 
 namespace pto::wsp::sim {
@@ -35,9 +36,15 @@ inline void require_decided(const bytecode::Plan& plan) {
       throw EngineError("calendar-undecided", "a task writes an element that decides which tasks exist")
           .with_int("pc", set.pc);
   }
+  for (const bytecode::MoveForm& move : plan.program().moves) {
+    if (plan.program().tensors[move.tensor].merge == bytecode::MergeKind::TIME)
+      throw EngineError("calendar-undecided", "time decides the order of tokens")
+          .with_int("pc", move.pc)
+          .with_int("tensor", move.tensor);
+  }
 }
 
-/// The tasks of one walk, in program order.
+/// The tasks of one walk, in program order; those of a network in the order of NetworkOrder.
 struct CalendarTasks {
   static constexpr uint64_t kMaxTasks = uint64_t{1} << 22;
 
@@ -53,8 +60,8 @@ struct CalendarTasks {
   double cycles(size_t task) const { return costs[cost_of[task]].cycles; }
 
   /// Calls `visit(site, registers)` for each task. Throws what only the walk can find, with its place.
-  template <class Visit>
-  void walk(const bytecode::Plan& plan, WalkSource& source, Visit visit) {
+  template <class Source, class Visit>
+  void walk(const bytecode::Plan& plan, Source& source, Visit visit) {
     SourceTask task;
     while (source.next_placed(task)) {
       if (size() == kMaxTasks) throw EngineError("calendar-too-large", "there are too many tasks");

@@ -54,6 +54,15 @@ class RunRecord {
     for (uint64_t number = 0; number < started_.size(); ++number) number_of(started_[number].task) = number;
   }
 
+  /// The same for a run by a calendar, whose tasks have numbers already: per task, its process.
+  void set_order(std::vector<ProcessPlaces> processes, const std::vector<uint32_t>& process_of_task) {
+    processes_ = std::move(processes);
+    is_numbered_ = true;
+    std::vector<uint64_t> num_tasks(processes_.size(), 0);
+    for (const uint32_t process : process_of_task)
+      started_.push_back({uint64_t(process) << kProcessShift | num_tasks[process]++, 0, 0});
+  }
+
   uint64_t num_tasks() const { return num_tasks_; }
   size_t num_workers() const { return workers_.size(); }
   uint32_t num_registers() const { return plan_->program().header.num_registers; }
@@ -62,7 +71,7 @@ class RunRecord {
   void fill_times(int64_t* worker, int64_t* start_ns, int64_t* end_ns) const {
     for (size_t i = 0; i < workers_.size(); ++i) {
       workers_[i].events.for_each([&](const TaskEvent& event) {
-        const uint64_t task = processes_.empty() ? event.task : number_of(event.task);
+        const uint64_t task = processes_.empty() || is_numbered_ ? event.task : number_of(event.task);
         worker[task] = int64_t(i);
         start_ns[task] = to_ns(event.start);
         end_ns[task] = to_ns(event.end);
@@ -189,7 +198,8 @@ class RunRecord {
   std::vector<Work> workers_;
   std::vector<Walk> dispatchers_;
   std::vector<ProcessPlaces> processes_;        ///< of a network
-  std::vector<TaskEvent> started_;              ///< of a network, in the order of their starts
+  std::vector<TaskEvent> started_;              ///< of a network, in the order of their numbers
+  bool is_numbered_ = false;                    ///< events have these numbers
   std::vector<std::vector<uint64_t>> numbers_;  ///< of the tasks of each process
 };
 

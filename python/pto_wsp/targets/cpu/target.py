@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
-from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.targets.base import (
     Enforced,
     KernelArtifact,
@@ -56,14 +54,6 @@ class CpuTarget(Target):
         for kernel in module.kernels:
             if kernel.body is not None or kernel.native is not None:
                 check_kernel(kernel, self.name)
-
-    def require_networks(self, workload: WorkloadFunction) -> None:
-        """Raise UnsupportedByTarget for a network that needs a clock, or walks in generated source."""
-        super().require_networks(workload)
-        if workload.processes and self._expander == "source":
-            what, reason = '`expander="source"` of a network', "each process is expanded from bytecode"
-            loc = workload.processes[0].loc
-            raise UnsupportedByTarget(target=self.name, what=what, reason=reason, loc=loc)
 
     def emit(self, module: Module) -> SourceTree:
         """Return a folder that builds the program with `make`, for the vectors of this machine."""

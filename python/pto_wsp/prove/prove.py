@@ -10,7 +10,8 @@ from pto_wsp.prove.blocks import instances
 from pto_wsp.prove.channels import channels
 from pto_wsp.prove.conflicts import independence
 from pto_wsp.prove.edges import edges
-from pto_wsp.prove.finding import INSIDE, UNKNOWN, Finding, Proof
+from pto_wsp.prove.finding import Proof
+from pto_wsp.prove.processes import tasks_of_processes
 from pto_wsp.prove.regions import inside
 from pto_wsp.prove.solver import Solver
 
@@ -27,7 +28,7 @@ def prove(module: Module) -> Proof:
     whole = with_entry_workload(module)
     flat = inline_calls(whole).reached
     if flat.entry_workload.processes:
-        return Proof(whole, (channels(flat), _undecided_tasks(flat)))
+        return Proof(whole, (channels(flat), *tasks_of_processes(flat, Solver())))
     solver, found = Solver(), sites(flat)
     findings = (
         *independence(flat, solver, found),
@@ -36,9 +37,3 @@ def prove(module: Module) -> Proof:
         *instances(flat, solver, found),
     )
     return Proof(whole, findings)
-
-
-def _undecided_tasks(network: Module) -> Finding:
-    reason = "it is not known which iterations use one buffer of a channel"
-    loc = network.entry_workload.processes[0].loc
-    return Finding(INSIDE, f"tasks of `{network.entry}`", UNKNOWN, loc, reason=reason)

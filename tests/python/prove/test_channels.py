@@ -11,7 +11,7 @@ from hypothesis import given, note
 from pto_wsp import Channel, In, Out, P, Tensor, Tile, errors, f32, i32, kernel, network, process, pto
 from pto_wsp.ir.verify import verify
 from pto_wsp.lang.workload.workload import Workload
-from pto_wsp.prove.finding import CHANNELS, PROVED, REFUTED, UNKNOWN, Finding
+from pto_wsp.prove.finding import CHANNELS, INDEPENDENT, INSIDE, PROVED, REFUTED, UNKNOWN, Finding
 from pto_wsp.prove.prove import prove
 from pto_wsp.runtime.compiling import compile_module
 from tests.generators.drawing import DRAWS, Draw, tries
@@ -38,7 +38,9 @@ def test_random_networks(draw: Draw) -> None:
     """A random network has one call, so each answer is that of its run."""
     module = random_network(draw)
     note(str(module))
-    (found,) = (f for f in prove(verify(module)).findings if f.claim == CHANNELS)
+    findings = prove(verify(module)).findings
+    (found,) = (f for f in findings if f.claim == CHANNELS)
+    assert not [f for f in findings if f.status == REFUTED and f is not found]
     tensors = [t for t in module.entry_workload.tensors if not t.is_local]
     arrays = {t.name: np.zeros((ROWS, 1, COLS), np.float32) for t in tensors}
     try:
@@ -53,12 +55,70 @@ def test_random_networks(draw: Draw) -> None:
 
 def test_a_pipeline_is_proved_for_all_sizes() -> None:
     assert answer(pipeline(1)).status == PROVED
-    assert "tasks of `doubling`" in str(net_unknown(pipeline(1)))
+    (unknown,) = pipeline(1).prove().unknown
+    assert "`doubled.at` comes with a token" in unknown.reason
 
 
-def net_unknown(net: Workload) -> Finding:
-    (found,) = net.prove().unknown
-    return found
+parts = Channel("parts", Tensor[f32, 4, 8], scalars=("at",))
+
+
+@process
+def collect(Y: Tensor[f32, "n", 4, 8], Z: Tensor[f32, "n", 4, 8]) -> None:
+    for part in parts.receive():
+        for i in P("n"):
+            copy[i](x=part, y=Y[i])
+        for i in P("n"):
+            copy[i](x=part, y=Z[part.scalars.at])
+        copy(x=part[0:4], y=Y[0])
+
+
+def findings_of(*processes: object) -> dict[tuple[str, str], Finding]:
+    return {(f.claim, f.subject): f for f in network(*processes).prove().findings}
+
+
+def test_tasks_of_each_process_are_decided() -> None:
+    """Buffers of channels separate nothing and join nothing; what comes with a token is not known."""
+
+    @process
+    def divide(X: Tensor[f32, "n", 4, 8], W: Tensor[f32, "n", 4, 8]) -> None:
+        for i in P("n"):
+            copy[i](x=X[i], y=W[0])
+        for j in P("n"):
+            with parts.send(at=j) as part:
+                copy[j](x=X[j], y=part)
+
+    found = findings_of(divide, collect)
+    status = {subject: f.status for (claim, subject), f in found.items() if claim == INDEPENDENT}
+    assert found[INDEPENDENT, "`P` over `j`"].status == PROVED and len(status) == 2
+    regions = {subject: f.status for (claim, subject), f in found.items() if claim == INSIDE}
+    unknown = [subject for subject, answer in regions.items() if answer != PROVED]
+    assert regions["`X[at(j), :, :]`"] == PROVED
+    assert all("parts.at" in subject or subject.startswith("`Y[at(0)") for subject in unknown) and unknown
+    refuted = network(divide, collect).prove().refuted
+    assert [f.subject for f in refuted] == ["`P` over `i`"]
+
+
+def test_what_tokens_would_break_is_unknown() -> None:
+    """No token comes, so no region is outside."""
+
+    @process
+    def silent(X: Tensor[f32, "n", 4, 8]) -> None:
+        for i in P.range(0):
+            with parts.send(at=i) as part:
+                copy[i](x=X[i], y=part)
+
+    @process
+    def beyond(Y: Tensor[f32, "n", 4, 8]) -> None:
+        for part in parts.receive():
+            for i in P("n"):
+                copy[i](x=part, y=Y[i + 1])
+
+    found = network(silent, beyond).prove()
+    (unknown,) = found.unknown
+    assert not found.refuted and unknown.counter is not None
+    assert "how many tokens of `parts` come" in unknown.reason
+    x, y = np.ones((2, 3, 4, 8), np.float32)
+    network(silent, beyond).compile("interp").run(X=x, Y=y)
 
 
 @pytest.mark.parametrize("depths", [(1, 1), (0, 2), (3, 1), (9, 9)])

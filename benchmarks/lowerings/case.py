@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from benchmarks.harness import Bench
-from benchmarks.lowerings import calendars, proofs, source
+from benchmarks.lowerings import calendars, proofs, source, symbolic
 
 
 def run(bench: Bench) -> None:
     """Measure every row of the case."""
     source.run(bench)
+    symbolic.run(bench)
     calendars.run(bench)
     proofs.run(bench)

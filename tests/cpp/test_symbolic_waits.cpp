@@ -6,7 +6,7 @@
 
 #include "planned.hpp"
 #include "pto/wsp/engine.hpp"
-#include "pto/wsp/graph/symbolic_waits.hpp"
+#include "pto/wsp/graph/unit_history.hpp"
 #include "pto/wsp/sched/strands.hpp"
 #include "random_loops.hpp"
 #include "random_workload.hpp"
@@ -19,6 +19,71 @@ using namespace planned;
 
 namespace {
 
+/// Loops whose iterations have rows that elements of arrays name: ragged rows in a piece or in tiles, and
+/// single rows, which may be equal.
+class Rows : public random_loops::Loops {
+ public:
+  explicit Rows(uint64_t seed) : Loops(seed) {
+    num_rows_ = pick(2, 6);
+    kind_ = pick(0, 2);
+    offsets_ = {pick(0, 2)};
+    for (int64_t row = 0; row < num_rows_; ++row) {
+      offsets_.push_back(offsets_.back() + pick(1, 4));
+      places_.push_back(row);
+    }
+    choices_.shuffle(places_);
+    are_alike_ = kind_ == kSingle && pick(0, 1) == 0;
+    if (are_alike_) places_[0] = places_[1];
+    add_tensor(kOffsets, DType::u64, {num_rows_ + 1}, false);
+    add_tensor(kPlaces, DType::u64, {num_rows_}, false);
+    add_tensor(kFirst, DType::u64, {offsets_.back() + 4}, true);
+    const int num_loops = pick(1, 2);
+    for (int i = 0; i < num_loops; ++i) add_loop();
+    finish();
+  }
+
+  std::vector<char*> bases() {
+    return {reinterpret_cast<char*>(offsets_.data()), reinterpret_cast<char*>(places_.data())};
+  }
+  /// Whether two iterations of a loop name one row.
+  bool are_alike() const { return are_alike_; }
+
+ private:
+  enum : uint16_t { kOffsets, kPlaces, kFirst };
+  enum { kWhole, kTiles, kSingle };
+  using Expr = assembler::Expr;
+
+  void add_loop() {
+    using assembler::Assembler;
+    const Expr i = Assembler::reg(program_.loop(bytecode::Op::PARALLEL_FOR, program_.constant(num_rows_)));
+    const Expr begin = Assembler::element(kOffsets, {i});
+    const Expr end = Assembler::element(kOffsets, {program_.add(i, program_.constant(1))});
+    const Expr length = Assembler::apply(bytecode::Op::EXPR_SUB, {end, begin});
+    if (kind_ == kWhole) add_task(begin, length);
+    if (kind_ == kSingle) add_task(Assembler::element(kPlaces, {i}), program_.constant(1));
+    if (kind_ == kTiles) {
+      const uint32_t tile = program_.tiles(bytecode::Op::PARALLEL_FOR, length, program_.constant(pick(1, 3)));
+      add_task(program_.add(begin, Assembler::reg(tile + 1)), Assembler::reg(tile + 2));
+      program_.end();
+    }
+    program_.end();
+  }
+
+  void add_task(const Expr& start, const Expr& extent) {
+    const auto& patterns = mix::patterns();
+    const std::vector<Role> roles{Role::inout};
+    const auto found = std::find(patterns.begin(), patterns.end(), roles);
+    program_.task(uint16_t((found - patterns.begin()) * 3));
+    program_.io(Role::inout, kFirst);
+    program_.range(start, extent);
+  }
+
+  int64_t num_rows_ = 0;
+  int kind_ = kWhole;
+  bool are_alike_ = false;
+  std::vector<int64_t> offsets_, places_;
+};
+
 /// The analysis of a plan, and what it says about each unit of a walk.
 class Analysis {
  public:
@@ -28,6 +93,7 @@ class Analysis {
         waits_(planned.plan, marks_.loops, units()) {}
 
   graph::SymbolicWaits& waits() { return waits_; }
+  bool has_maps() const { return waits_.has_maps(); }
 
   /// The unit of each task in program order, and the wait of each unit.
   void walk() {
@@ -52,6 +118,9 @@ class Analysis {
       if (event.kind != Kind::kTask) continue;
       begin(waits_.place_of_site(event.index));
       unit_of_.push_back(size_t(history.num_units() - 1));
+      if (!waits_.is_looked_up(event.index)) continue;
+      int64_t& wait = wait_of_.back();
+      wait = std::max(wait, history.look_up(event.index, expander.registers(), true));
     }
   }
 
@@ -98,9 +167,10 @@ bool covers(Analysis& analysis, const std::vector<int64_t>& needed) {
 
 struct Score {
   int programs = 0, waits = 0, exact = 0, dropped = 0, noticed = 0, shortened = 0;
+  int with_maps = 0, mixed = 0, unmapped = 0, unmapped_noticed = 0;
 };
 
-/// Each pair of accesses is left out once, and each exact wait is shortened by one unit.
+/// Each pair of accesses and each map is left out once, and each exact wait is shortened by one unit.
 void mutate(Planned& planned, const std::vector<int64_t>& needed, Analysis& analysis, Score& score) {
   for (size_t unit = 0; unit < needed.size(); ++unit) {
     score.waits += needed[unit] >= 0;
@@ -120,6 +190,14 @@ void mutate(Planned& planned, const std::vector<int64_t>& needed, Analysis& anal
       score.noticed += !covers(mutant, needed);
     }
   }
+  for (uint32_t memory = 0; memory < analysis.waits().is_mapped().size(); ++memory) {
+    if (!analysis.waits().is_mapped()[memory]) continue;
+    Analysis mutant(planned);
+    mutant.waits().drop_map(memory);
+    mutant.walk();
+    ++score.unmapped;
+    score.unmapped_noticed += !covers(mutant, needed);
+  }
 }
 
 void check_plan(Planned& planned, Score& score) {
@@ -129,6 +207,8 @@ void check_plan(Planned& planned, Score& score) {
   const std::vector<int64_t> needed = needed_waits(planned, analysis, analysis.num_units());
   CHECK(covers(analysis, needed));
   ++score.programs;
+  score.with_maps += analysis.waits().has_maps();
+  score.mixed += analysis.waits().has_maps() && analysis.waits().num_symbolic() > 0;
   mutate(planned, needed, analysis, score);
 }
 
@@ -169,9 +249,31 @@ TEST(each_symbolic_wait_covers_what_must_be_ordered_and_no_less) {
   });
   std::printf("  %d programs, %d waits, %d of them exact; %d pairs left out, %d of them needed\n",
               score.programs, score.waits, score.exact, score.dropped, score.noticed);
+  std::printf("  %d programs with maps, %d of them mixed; %d maps left out, %d of them needed\n",
+              score.with_maps, score.mixed, score.unmapped, score.unmapped_noticed);
   CHECK(score.programs > 300);
+  CHECK(score.mixed > 30);
+  CHECK(score.unmapped_noticed > 30);
   CHECK(score.noticed > 100);
   CHECK(score.shortened > 300);
+}
+
+TEST(elements_tell_which_iterations_conflict) {
+  Score score;
+  int num_apart = 0, num_alike = 0;
+  seeds::for_seeds(1, uint64_t{600}, [&](uint64_t seed) {
+    Rows rows(seed);
+    Planned planned(rows.bytes(), rows.shapes(), rows.bases());
+    Analysis analysis(planned);
+    CHECK(analysis.waits().is_complete());
+    CHECK_EQ(analysis.waits().has_maps(), rows.are_alike());
+    (rows.are_alike() ? num_alike : num_apart) += 1;
+    check_plan(planned, score);
+  });
+  std::printf("  %d programs with rows apart, %d with equal rows; %d waits, %d of them exact\n", num_apart,
+              num_alike, score.waits, score.exact);
+  CHECK(num_apart > 100);
+  CHECK(num_alike > 50);
 }
 
 TEST(runs_with_symbolic_waits_keep_every_order) {

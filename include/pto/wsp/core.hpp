@@ -152,7 +152,11 @@ class Core {
     if (options.on_progress != nullptr) options.on_progress(options.listener, result.tasks);
     result.dispatchers = crew.num_dispatchers();
     result.is_symbolic = crew.symbolic_run() != nullptr;
-    if (result.is_symbolic) result.waits = crew.symbolic_run()->num_waits();
+    if (result.is_symbolic) {
+      result.waits = crew.symbolic_run()->num_waits();
+      result.symbolic_accesses = launch.prepared->waits->num_symbolic();
+      result.mapped_accesses = launch.prepared->waits->num_mapped();
+    }
     result.has_calendar = crew.calendar_run() != nullptr;
     if (result.has_calendar) result.waits = crew.calendar_run()->num_waits();
     for (uint32_t i = 0; i < crew.num_dispatchers(); ++i) result.walks.push_back(crew.dispatcher(i).stats());

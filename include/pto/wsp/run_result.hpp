@@ -24,6 +24,8 @@ struct RunResult {
   uint32_t dispatchers = 0;
   std::vector<sched::WalkStats> walks;  ///< per dispatcher
   bool is_benchmark = false;            ///< no kernel was called
+  uint32_t symbolic_accesses = 0;       ///< of task calls, that symbolic waits ordered
+  uint32_t mapped_accesses = 0;         ///< the same that hazard maps ordered in such a run
   bool has_calendar = false;            ///< tasks ran by a calendar
   bool is_symbolic = false;             ///< symbolic waits ordered the tasks, not hazard maps
   uint64_t slices = 0;                  ///< slices that were scheduled
@@ -69,6 +71,8 @@ void for_counters(const RunResult& result, Add add) {
   add_walks("dispatcher_remote_waits", &sched::WalkStats::remote_waits);
   add("is_benchmark", int(result.is_benchmark));
   add("is_symbolic", int(result.is_symbolic));
+  add("symbolic_accesses", result.symbolic_accesses);
+  add("mapped_accesses", result.mapped_accesses);
   add("has_calendar", int(result.has_calendar));
   add("slices", result.slices);
   add("waits", result.waits);

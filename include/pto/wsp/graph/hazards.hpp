@@ -21,7 +21,9 @@ namespace pto::wsp::graph {
 /// One map per space that some task of the plan writes. Memory that is only read is not tracked.
 class Hazards {
  public:
-  explicit Hazards(const Plan& plan, Deps deps = Deps::kExact) : plan_(plan), deps_(deps) {
+  /// \param is_tracked  per memory, whether its accesses are tracked; empty: all that tasks write are
+  explicit Hazards(const Plan& plan, Deps deps = Deps::kExact, const std::vector<bool>& is_tracked = {})
+      : plan_(plan), deps_(deps) {
     const std::vector<Space> spaces = find_spaces(plan);
     std::vector<std::vector<uint32_t>> groups(plan.layouts.size());
     std::vector<bool> is_written(plan.layouts.size(), false);
@@ -33,7 +35,8 @@ class Hazards {
     memories_.resize(plan.layouts.size());
     std::vector<std::vector<SiteAccess>> of_site(plan.sites.size());
     for (size_t group = 0; group < groups.size(); ++group) {
-      if (is_written[group]) track(spaces, groups[group], of_site);
+      if (is_written[group] && (is_tracked.empty() || is_tracked[group]))
+        track(spaces, groups[group], of_site);
     }
     for (std::vector<SiteAccess>& accesses : of_site) {
       const auto steady = std::stable_partition(accesses.begin(), accesses.end(),

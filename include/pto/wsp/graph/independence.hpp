@@ -11,10 +11,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "pto/wsp/graph/footprint.hpp"
 #include "pto/wsp/graph/loop_scope.hpp"
+#include "pto/wsp/graph/row_proof.hpp"
 
 namespace pto::wsp::graph {
 
@@ -127,10 +129,13 @@ class DimensionProof {
 /// The accesses of the tasks inside a loop.
 class IndependenceProof {
  public:
-  IndependenceProof(const Plan& plan, const std::vector<Space>& spaces, uint32_t loop)
-      : plan_(plan), spaces_(spaces), loop_(loop), scope_(plan, loop), dimension_(plan, scope_, loop) {}
+  IndependenceProof(const Plan& plan, const std::vector<Space>& spaces, uint32_t loop, bool reads_elements)
+      : plan_(plan), spaces_(spaces), loop_(loop), scope_(plan, loop), dimension_(plan, scope_, loop) {
+    if (reads_elements) rows_.emplace(plan, scope_, loop);
+  }
 
-  bool run() {
+  /// \param memory  the one that is compared; negative: all
+  bool run(int64_t memory) {
     if (plan_.loops[loop_].trips.hi <= 1) return true;
     for (const bytecode::SetForm& set : plan_.program().sets) {
       if (set.is_flush && scope_.holds(set.pc)) return false;
@@ -138,6 +143,7 @@ class IndependenceProof {
     std::vector<const Space*> seen(plan_.layouts.size(), nullptr);
     std::vector<bool> is_written(plan_.layouts.size(), false);
     for (const Space& space : spaces_) {
+      if (memory >= 0 && space.group() != memory) continue;
       collect(space);
       if (inside_.empty()) continue;
       const bool writes = std::any_of(inside_.begin(), inside_.end(), [](auto* f) { return f->writes; });
@@ -146,7 +152,8 @@ class IndependenceProof {
       if (is_second && (writes || is_written[space.group()])) return false;
       seen[space.group()] = &space;
       is_written[space.group()] = is_written[space.group()] || writes;
-      if (writes && !are_apart(space)) return false;
+      const bool is_apart = !writes || are_apart(space) || (rows_ && rows_->is_apart(space, inside_));
+      if (!is_apart) return false;
     }
     return true;
   }
@@ -181,6 +188,7 @@ class IndependenceProof {
   const uint32_t loop_;
   const LoopScope scope_;
   DimensionProof dimension_;
+  std::optional<RowProof> rows_;
   std::vector<const Footprint*> inside_;
 };
 
@@ -189,7 +197,12 @@ class IndependenceProof {
 /// Whether it is proven that no two iterations of one run of a loop conflict.
 /// \complexity quadratic in the number of accesses to one memory inside the loop
 inline bool is_independent(const Plan& plan, const std::vector<Space>& spaces, uint32_t loop) {
-  return detail::IndependenceProof(plan, spaces, loop).run();
+  return detail::IndependenceProof(plan, spaces, loop, false).run(-1);
+}
+
+/// The same of one memory, for the present elements of the arrays that decide.
+inline bool is_apart(const Plan& plan, const std::vector<Space>& spaces, uint32_t loop, uint32_t memory) {
+  return detail::IndependenceProof(plan, spaces, loop, true).run(memory);
 }
 
 }  // namespace pto::wsp::graph

@@ -7,6 +7,9 @@
 /// regions as sums over registers. The last unit of the pair follows from the registers of the current unit
 /// and from those where the loop of the earlier unit began. Anything that is not a sum counts as a conflict
 /// with every earlier unit of the place.
+///
+/// Such a conflict would run the iterations of a loop around both one after another. Hazard maps then order
+/// the accesses of this memory alone, and their names are numbers of units. Edges are found in the same way.
 #pragma once
 
 #include <algorithm>
@@ -71,12 +74,15 @@ class SymbolicWaits {
       : plan_(plan), spaces_(find_spaces(plan)), loops_(plan.loops.size()), sites_(plan.sites.size(), -1) {
     is_complete_ = can_analyse(events);
     if (!is_complete_) return;
+    unit_events_ = events;
     for (uint32_t loop = 0; loop < plan.loops.size(); ++loop) add_loop(loop, events[loop]);
     for (uint32_t site = 0; site < plan.sites.size(); ++site) {
       if (is_unit[site]) add_site(site);
     }
     for (uint32_t i = 0; i < places_.size(); ++i) find_accesses(i);
+    is_mapped_.assign(plan.layouts.size(), false);
     for (uint32_t i = 0; i < places_.size(); ++i) find_pairs(i);
+    leave_to_maps();
     mark_events(events);
   }
 
@@ -89,10 +95,22 @@ class SymbolicWaits {
   /// What a walk needs: events of loops around units in addition to those of units.
   const std::vector<bytecode::LoopEvents>& events() const { return events_; }
   bool is_sequence(uint32_t loop) const { return loops_[loop].is_sequence; }
+  /// Per memory, whether hazard maps order its accesses.
+  const std::vector<bool>& is_mapped() const { return is_mapped_; }
+  bool has_maps() const { return num_mapped_ > 0; }
+  /// Whether each task of a site has to be looked up: it has accesses in maps, or edges.
+  bool is_looked_up(uint32_t site) const { return is_looked_up_[site]; }
+  /// Whether the tasks of a place have to be walked by every worker.
+  bool has_looked_up(uint32_t place) const { return places_[place].has_looked_up; }
+  /// Accesses of memory that tasks write: those with symbolic waits, and those in maps.
+  uint32_t num_symbolic() const { return num_symbolic_; }
+  uint32_t num_mapped() const { return num_mapped_; }
 
   // For tests
 
   size_t num_pairs_of(uint32_t place) const { return places_[place].pairs.size(); }
+  /// Leaves out the map of a memory.
+  void drop_map(uint32_t memory) { is_mapped_[memory] = false; }
   /// Leaves out a pair of a place.
   void drop(uint32_t place, size_t pair) {
     auto& pairs = places_[place].pairs;
@@ -105,26 +123,25 @@ class SymbolicWaits {
 
   struct PlaceFacts {
     UnitPlace place;
-    int32_t run_loop;             ///< whose iterations are consecutive units; -1: none
+    int32_t run_loop;             ///< whose iterations have units at equal distances; -1: none
     int32_t parent;               ///< the loop around the units
     std::vector<uint32_t> sites;  ///< inside
     std::vector<detail::UnitAccess> accesses{};
     std::vector<detail::UnitPair> pairs{};
+    int64_t distance = 1;  ///< of the units of two consecutive iterations of `run_loop`
+    bool has_looked_up = false;
   };
   struct LoopFacts {
     int32_t place = -1;
-    int32_t is_apart = -1;  ///< unknown, or whether iterations never conflict
+    std::vector<int8_t> is_apart{};  ///< per memory, whether iterations never conflict in it; -1: unknown
     bool is_sequence = false;
   };
 
-  /// Explicit edges, flush points and indices that tasks write are left to the maps.
+  /// Programs with flush points are left to the dispatchers.
   bool can_analyse(const std::vector<bytecode::LoopEvents>& events) {
     const bytecode::Program& program = plan_.program();
     for (const bytecode::SetForm& set : program.sets) {
       if (set.is_flush) return false;
-    }
-    for (const bytecode::SiteForm& site : program.sites) {
-      if (site.num_afters > 0) return false;
     }
     for (uint32_t loop = 0; loop < plan_.loops.size(); ++loop) {
       loops_[loop].is_sequence = events[loop] == bytecode::LoopEvents::kGroups;
@@ -161,22 +178,46 @@ class SymbolicWaits {
   void add_site(uint32_t site) {
     sites_[site] = int32_t(places_.size());
     const int32_t loop = plan_.program().sites[site].loop;
-    const bool has_run = loop >= 0 && is_only_task(uint32_t(loop));
-    PlaceFacts facts{{UnitPlace::kTask, site}, has_run ? loop : -1, loop, {site}};
+    PlaceFacts facts{{UnitPlace::kTask, site}, -1, loop, {site}};
+    const int64_t units = loop < 0 ? 0 : units_of_iteration(uint32_t(loop));
+    if (units > 0) {
+      facts.run_loop = loop;
+      facts.distance = units;
+    }
     places_.push_back(std::move(facts));
   }
 
-  /// Whether the body of a loop is one task.
-  bool is_only_task(uint32_t loop) const {
+  /// How many units each iteration of a loop has, where iterations are not units; 0 if that is not one
+  /// number.
+  int64_t units_of_iteration(uint32_t loop) const {
+    constexpr int64_t kMost = int64_t{1} << 40;
     const bytecode::Program& program = plan_.program();
     const LoopScope scope(plan_, loop);
-    const auto inside = [&](const auto& forms, auto pc_of) {
-      return std::count_if(forms.begin(), forms.end(),
-                           [&](const auto& form) { return scope.holds(pc_of(form)); });
-    };
-    return inside(program.sites, [](const auto& form) { return form.pc; }) == 1 &&
-           inside(program.loops, [](const auto& form) { return form.begin_pc; }) == 0 &&
-           inside(program.conds, [](const auto& form) { return form.pc; }) == 0;
+    for (const bytecode::CondForm& cond : program.conds) {
+      if (scope.holds(cond.pc)) return 0;
+    }
+    int64_t units = 0;
+    for (uint32_t site = 0; site < program.sites.size(); ++site)
+      units += program.sites[site].loop == int32_t(loop);
+    for (uint32_t inner = 0; inner < program.loops.size(); ++inner) {
+      if (program.loops[inner].parent != int32_t(loop)) continue;
+      const int64_t of_inner = units_of_loop(inner);
+      if (of_inner < 0 || of_inner > kMost - units) return 0;
+      units += of_inner;
+    }
+    return units;
+  }
+
+  /// The same of a whole loop; -1 if that is not one number.
+  int64_t units_of_loop(uint32_t loop) const {
+    using bytecode::LoopEvents;
+    const bytecode::Range trips = plan_.loops[loop].trips;
+    if (unit_events_[loop] == LoopEvents::kWhole) return trips.lo > 0 ? 1 : trips.hi == 0 ? 0 : -1;
+    const bool is_unit = unit_events_[loop] == LoopEvents::kIterations;
+    const int64_t units = is_unit ? 1 : units_of_iteration(loop);
+    int64_t total;
+    if (!trips.is_constant() || units == 0 || __builtin_mul_overflow(units, trips.lo, &total)) return -1;
+    return total;
   }
 
   void find_accesses(uint32_t number) {
@@ -252,9 +293,12 @@ class SymbolicWaits {
     return most;
   }
 
-  bool are_apart(uint32_t loop) {
-    if (loops_[loop].is_apart < 0) loops_[loop].is_apart = is_independent(plan_, spaces_, loop) ? 1 : 0;
-    return loops_[loop].is_apart == 1;
+  /// Whether iterations of a loop never conflict in a memory.
+  bool are_apart(uint32_t loop, uint32_t memory) {
+    std::vector<int8_t>& known = loops_[loop].is_apart;
+    if (known.empty()) known.assign(plan_.layouts.size(), -1);
+    if (known[memory] < 0) known[memory] = is_apart(plan_, spaces_, loop, memory) ? 1 : 0;
+    return known[memory] == 1;
   }
 
   void find_pairs(uint32_t number) {
@@ -262,29 +306,82 @@ class SymbolicWaits {
     for (uint32_t first = 0; first < places_.size(); ++first) {
       const PlaceFacts& earlier = places_[first];
       detail::UnitPair pair{first};
-      pair.apart = outermost_apart(earlier, second);
-      pair.is_distinct = first == number && earlier.run_loop >= 0 && are_apart(uint32_t(earlier.run_loop));
       for (uint32_t a = 0; a < earlier.accesses.size(); ++a) {
         for (uint32_t b = 0; b < second.accesses.size(); ++b) {
           const detail::UnitAccess &x = earlier.accesses[a], &y = second.accesses[b];
           if (x.group != y.group || !(x.writes || y.writes)) continue;
+          pair.apart = outermost_apart(earlier, second, x.group);
+          pair.is_distinct =
+              first == number && earlier.run_loop >= 0 && are_apart(uint32_t(earlier.run_loop), x.group);
           pair.is_whole = earlier.run_loop < 0 || x.space != y.space;
           pair.first_access = a;
           pair.access = b;
           second.pairs.push_back(pair);
+          if (!pair.is_distinct && is_loose(pair, x, y) && would_serialise(first, number, x.group))
+            is_mapped_[x.group] = true;
         }
       }
     }
   }
 
+  /// Whether the last unit of a pair is not known from registers.
+  bool is_loose(const detail::UnitPair& pair, const detail::UnitAccess& first,
+                const detail::UnitAccess& second) const {
+    if (pair.is_whole) return places_[pair.first].parent >= 0;
+    const auto is_known = [](const detail::UnitDim& dim) { return dim.is_known; };
+    return !std::all_of(first.of_run.begin(), first.of_run.end(), is_known) ||
+           !std::all_of(second.here.begin(), second.here.end(), is_known);
+  }
+
+  /// Whether iterations of the innermost loop around two places could run together, but not if the second
+  /// place waits for all earlier units of the first.
+  bool would_serialise(uint32_t first, uint32_t second, uint32_t memory) {
+    for (int32_t up = places_[second].parent; up >= 0; up = parent_of(uint32_t(up))) {
+      for (int32_t other = places_[first].parent; other >= 0; other = parent_of(uint32_t(other)))
+        if (other == up) return !are_apart(uint32_t(up), memory) && !loops_[size_t(up)].is_sequence;
+    }
+    return false;
+  }
+
+  /// Drops the pairs that maps order, and marks the sites with accesses in maps or with edges.
+  void leave_to_maps() {
+    is_looked_up_.assign(plan_.sites.size(), false);
+    for (PlaceFacts& facts : places_) {
+      const auto is_left = [&](const detail::UnitPair& pair) {
+        return is_mapped_[facts.accesses[pair.access].group];
+      };
+      facts.pairs.erase(std::remove_if(facts.pairs.begin(), facts.pairs.end(), is_left), facts.pairs.end());
+    }
+    std::vector<bool> is_written(is_mapped_.size(), false);
+    for (const Space& space : spaces_)
+      is_written[space.group()] = is_written[space.group()] || space.is_written;
+    for (const Space& space : spaces_) {
+      const bool is_mapped = is_mapped_[space.group()];
+      if (is_written[space.group()]) (is_mapped ? num_mapped_ : num_symbolic_) += space.footprints.size();
+      for (const Footprint& footprint : space.footprints) {
+        if (is_mapped) is_looked_up_[footprint.site] = true;
+      }
+    }
+    const bytecode::Program& program = plan_.program();
+    for (uint32_t site = 0; site < program.sites.size(); ++site) {
+      const bytecode::SiteForm& form = program.sites[site];
+      for (uint32_t i = 0; i < form.num_afters; ++i)
+        is_looked_up_[site] = is_looked_up_[program.afters[form.first_after + i]] = true;
+    }
+    for (PlaceFacts& facts : places_) {
+      for (const uint32_t site : facts.sites)
+        facts.has_looked_up = facts.has_looked_up || is_looked_up_[site];
+    }
+  }
+
   /// The outermost loop around both places whose iterations never conflict, outside their own loops; or -1.
-  int32_t outermost_apart(const PlaceFacts& a, const PlaceFacts& b) {
+  int32_t outermost_apart(const PlaceFacts& a, const PlaceFacts& b, uint32_t memory) {
     int32_t found = -1;
     for (int32_t up = outside(a); up >= 0; up = parent_of(uint32_t(up))) {
       bool is_common = false;
       for (int32_t other = outside(b); other >= 0; other = parent_of(uint32_t(other)))
         is_common = is_common || other == up;
-      if (is_common && are_apart(uint32_t(up))) found = up;
+      if (is_common && are_apart(uint32_t(up), memory)) found = up;
     }
     return found;
   }
@@ -306,117 +403,11 @@ class SymbolicWaits {
   std::vector<LoopFacts> loops_;
   std::vector<int32_t> sites_;
   std::vector<PlaceFacts> places_;
-  std::vector<bytecode::LoopEvents> events_;
+  std::vector<bytecode::LoopEvents> unit_events_, events_;
+  std::vector<bool> is_mapped_;     ///< per memory
+  std::vector<bool> is_looked_up_;  ///< per site
+  uint32_t num_symbolic_ = 0, num_mapped_ = 0;
   bool is_complete_ = false;
-};
-
-/// The units of one walk so far.
-class UnitHistory {
- public:
-  /// \pre the waits outlive this
-  explicit UnitHistory(const SymbolicWaits& waits)
-      : waits_(waits), places_(waits.num_places()), loops_(waits.loops_.size()) {}
-
-  int64_t num_units() const { return num_units_; }
-
-  // Loops around units
-
-  void enter(uint32_t loop) {
-    loops_[loop] = {num_units_, num_units_};
-    if (waits_.is_sequence(loop)) floor_ = num_units_;
-  }
-  void begin_iteration(uint32_t loop) {
-    loops_[loop].iteration = num_units_;
-    if (waits_.is_sequence(loop)) floor_ = num_units_;
-  }
-
-  /// Begins a unit of a place and returns its number.
-  int64_t begin(uint32_t place, const int64_t* registers) {
-    const SymbolicWaits::PlaceFacts& facts = waits_.places_[place];
-    At& at = places_[place];
-    const int64_t index = facts.run_loop < 0 ? 0 : registers[waits_.plan_.loops[size_t(facts.run_loop)].reg];
-    if (index == 0 || at.registers.empty()) {
-      at.last_before = at.last;
-      at.base = num_units_ - index;
-      at.registers.assign(registers, registers + waits_.plan_.program().header.num_registers);
-    }
-    return num_units_++;
-  }
-
-  /// The number of the last unit that may conflict with the current one, of `place`; -1 if there is none.
-  int64_t find_wait(uint32_t place, const int64_t* registers) const {
-    int64_t wait = floor_ - 1;
-    const SymbolicWaits::PlaceFacts& facts = waits_.places_[place];
-    for (const detail::UnitPair& pair : facts.pairs) {
-      if (places_[pair.first].last > wait) wait = std::max(wait, last_of(pair, facts, registers));
-    }
-    return wait;
-  }
-
-  /// Ends the begin of a unit: later units may wait for it.
-  void note(uint32_t place) { places_[place].last = num_units_ - 1; }
-
- private:
-  struct At {
-    int64_t base = 0;          ///< number of the unit of iteration 0
-    int64_t last = -1;         ///< the last unit
-    int64_t last_before = -1;  ///< the last unit before the latest run of the loop
-    std::vector<int64_t> registers{};
-  };
-  struct OpenLoop {
-    int64_t run = 0, iteration = 0;  ///< numbers of the units with which they began
-  };
-
-  int64_t last_of(const detail::UnitPair& pair, const SymbolicWaits::PlaceFacts& facts,
-                  const int64_t* registers) const {
-    const At& at = places_[pair.first];
-    int64_t last = at.last;
-    if (pair.is_distinct) {
-      last = at.last_before;
-    } else if (!pair.is_whole) {
-      last = last_in_run(pair, facts.accesses[pair.access], at, registers);
-    }
-    if (pair.apart < 0) return last;
-    const OpenLoop& loop = loops_[size_t(pair.apart)];
-    return last < loop.iteration ? std::min(last, loop.run - 1) : last;
-  }
-
-  int64_t last_in_run(const detail::UnitPair& pair, const detail::UnitAccess& second, const At& at,
-                      const int64_t* registers) const {
-    using Wide = __int128;
-    const detail::UnitAccess& first = waits_.places_[pair.first].accesses[pair.first_access];
-    int64_t lo = 0, hi = at.last - at.base;
-    for (size_t d = 0; d < second.here.size(); ++d) {
-      const detail::UnitDim &mine = second.here[d], &theirs = first.of_run[d];
-      if (!mine.is_known || !theirs.is_known) continue;
-      const Wide here = mine.base(registers), there = theirs.base(at.registers.data());
-      // Unit i conflicts if step * i < above and step * i > below.
-      const int64_t above = narrow(here + mine.hi - there - theirs.lo);
-      const int64_t below = narrow(here + mine.lo - there - theirs.hi);
-      if (theirs.step == 0) {
-        if (above <= 0 || below >= 0) return at.last_before;
-      } else if (theirs.step > 0) {
-        hi = std::min(hi, floor_div(above - 1, theirs.step));
-        lo = std::max(lo, floor_div(below, theirs.step) + 1);
-      } else {
-        hi = std::min(hi, floor_div(-below - 1, -theirs.step));
-        lo = std::max(lo, floor_div(-above, -theirs.step) + 1);
-      }
-    }
-    return lo > hi ? at.last_before : at.base + hi;
-  }
-
-  static int64_t narrow(__int128 value) {
-    constexpr int64_t kFar = int64_t{1} << 62;
-    return int64_t(std::clamp<__int128>(value, -kFar, kFar));
-  }
-  static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
-
-  const SymbolicWaits& waits_;
-  std::vector<At> places_;
-  std::vector<OpenLoop> loops_;  ///< of the loops around units that are open
-  int64_t num_units_ = 0;
-  int64_t floor_ = 0;  ///< all earlier units must be complete
 };
 
 }  // namespace pto::wsp::graph

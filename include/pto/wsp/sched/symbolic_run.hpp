@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "pto/wsp/bytecode/regions.hpp"
-#include "pto/wsp/graph/symbolic_waits.hpp"
+#include "pto/wsp/graph/unit_history.hpp"
 #include "pto/wsp/sched/run.hpp"
 
 namespace pto::wsp::sched {
@@ -29,6 +29,8 @@ class SymbolicRun {
       : run_(run), others_(others), waits_(waits), walkers_(run.num_workers()) {
     const auto& events = waits.events();
     steps_ = bytecode::with_events(run.plan(), [&](uint32_t loop) { return events[loop]; });
+    for (uint32_t site = 0; site < run.plan().sites.size(); ++site)
+      is_inside_.push_back(waits.place_of_site(site) < 0 && !waits.is_looked_up(site));
   }
 
   /// Whether a worker that is not in the run could go on with a walk or begin one.
@@ -79,11 +81,11 @@ class SymbolicRun {
     bytecode::Event event{bytecode::Event::kNothing, 0};
     bool has_event = false;   ///< `event` is handled again
     bool is_ours = false;     ///< the current unit
-    bool is_waiting = false;  ///< the current unit has begun, and its wait is not satisfied
-    int64_t wait = -1;        ///< of the current unit
+    bool is_waiting = false;  ///< the current unit or task has begun, and its wait is not satisfied
+    int64_t wait = -1;        ///< of the current unit or task
     int64_t claim = 0, claim_end = 0;
-    int64_t complete = 0;       ///< all units of others before this one are complete
-    std::vector<bool> has_run;  ///< per site
+    int64_t complete = 0;          ///< all units of others before this one are complete
+    std::vector<uint8_t> has_run;  ///< per site
   };
 
   /// Only its own worker begins a walk, and only while no walk has reached the end.
@@ -131,14 +133,9 @@ class SymbolicRun {
       Visitor visitor{{}, *this, walker, worker};
       while (visitor.units < kStepUnits) {
         run_.look_out(worker);
-        if (walker.expander->num_tasks() > run_.task_limit()) {
-          end(walker);
-          break;
-        }
         if (!walker.has_event) walker.event = walker.expander->next();
-        walker.has_event = true;
-        if (!bytecode::visit(walker.event, visitor)) break;
-        walker.has_event = false;
+        walker.has_event = !bytecode::visit(walker.event, visitor);
+        if (walker.has_event) break;
       }
     } catch (EngineError& error) {
       const uint64_t num_tasks = walker.expander->num_tasks();
@@ -166,16 +163,19 @@ class SymbolicRun {
     Visitor(bytecode::EventVisitor, SymbolicRun& run_, Walker& walker_, Worker& worker_)
         : run(run_), walker(walker_), worker(worker_) {}
 
-    bool on_task(uint32_t site) {
-      const int32_t place = run.waits_.place_of_site(site);
-      if (place >= 0 && !run.begin_unit(*this, uint32_t(place), site)) return false;
+    [[gnu::always_inline]] inline bool on_task(uint32_t site) {
+      if (!run.is_inside_[site]) {
+        if (!walker.is_waiting && !run.begin_task(*this, site)) return false;
+        if (walker.is_ours && !run.has_passed(walker)) return false;
+      }
       return !walker.is_ours || run.run_task(walker, worker, site);
     }
     bool on_unit(uint32_t loop) {
       const int32_t place = run.waits_.place_of_loop(loop);
       if (place < 0) return true;
-      if (!run.begin_unit(*this, uint32_t(place), UINT32_MAX)) return false;
-      if (!walker.is_ours) run.pass_over(walker, loop);
+      if (!walker.is_waiting && !run.begin_unit(*this, uint32_t(place), UINT32_MAX)) return false;
+      if (walker.is_ours) return run.has_passed(walker);
+      if (!run.waits_.has_looked_up(uint32_t(place))) run.pass_over(walker, loop);
       return true;
     }
     bool on_unit_end(uint32_t) { return true; }
@@ -193,34 +193,49 @@ class SymbolicRun {
     }
   };
 
-  /// False while the unit must wait.
+  /// False if the run has failed before.
   bool begin_unit(Visitor& visitor, uint32_t place, uint32_t site) {
     Walker& walker = visitor.walker;
+    if (walker.expander->num_tasks() > run_.task_limit()) {
+      end(walker);
+      return false;
+    }
     graph::UnitHistory& history = *walker.history;
-    if (!walker.is_waiting) {
-      const int64_t* registers = walker.expander->registers();
-      const int64_t unit = history.begin(place, registers);
-      if (unit >= walker.claim_end) {
-        walker.front.store(walker.claim_end, std::memory_order_release);
-        claim(walker, site == UINT32_MAX ? 1 : num_claimed(site));
-      }
-      walker.is_ours = unit >= walker.claim;
-      if (walker.is_ours) {
-        if (unit > walker.claim) walker.front.store(unit, std::memory_order_release);
-        walker.wait = history.find_wait(place, registers);
-        ++visitor.units;
-      }
-      history.note(place);
-      if (!walker.is_ours) return true;
+    const int64_t* registers = walker.expander->registers();
+    const int64_t unit = history.begin(place, registers);
+    if (unit >= walker.claim_end) {
+      walker.front.store(walker.claim_end, std::memory_order_release);
+      claim(walker, site == UINT32_MAX ? 1 : num_claimed(site));
     }
+    walker.is_ours = unit >= walker.claim;
+    if (walker.is_ours) {
+      if (unit > walker.claim) walker.front.store(unit, std::memory_order_release);
+      walker.wait = history.find_wait(place, registers);
+      ++visitor.units;
+    }
+    history.note(place);
+    return true;
+  }
+
+  /// Begins a task, and its unit if it is one. False if the run has failed before.
+  bool begin_task(Visitor& visitor, uint32_t site) {
+    Walker& walker = visitor.walker;
+    const int32_t place = waits_.place_of_site(site);
+    walker.wait = -1;
+    if (place >= 0 && !begin_unit(visitor, uint32_t(place), site)) return false;
+    if (!waits_.is_looked_up(site)) return true;
+    const int64_t wait = walker.history->look_up(site, walker.expander->registers(), walker.is_ours);
+    walker.wait = std::max(walker.wait, wait);
+    return true;
+  }
+
+  /// False while the current unit or task must wait.
+  bool has_passed(Walker& walker) {
     if (walker.wait >= walker.complete) look_for_complete(walker);
-    if (walker.wait < walker.complete) {
-      walker.is_waiting = false;
-      return true;
-    }
-    if (!walker.is_waiting) num_waits_.fetch_add(1, std::memory_order_relaxed);
-    walker.is_waiting = true;
-    return false;
+    const bool is_new = !walker.is_waiting;
+    walker.is_waiting = walker.wait >= walker.complete;
+    if (walker.is_waiting && is_new) num_waits_.fetch_add(1, std::memory_order_relaxed);
+    return !walker.is_waiting;
   }
 
   int64_t num_claimed(uint32_t site) const {
@@ -244,7 +259,7 @@ class SymbolicRun {
     if (unit != nullptr) walker.expander->pass_over(unit->count(unit->shape(walker.expander->registers())));
   }
 
-  bool run_task(Walker& walker, Worker& worker, uint32_t site) {
+  [[gnu::always_inline]] inline bool run_task(Walker& walker, Worker& worker, uint32_t site) {
     const uint64_t task = walker.expander->num_tasks() - 1;
     const bytecode::Arguments::Call& call = walker.arguments.call(site);
     const bool is_timed = task % kTimedPeriod == 0 || !walker.has_run[site];
@@ -280,6 +295,7 @@ class SymbolicRun {
   Others& others_;
   const graph::SymbolicWaits& waits_;
   std::vector<bytecode::QuickStep> steps_;
+  std::vector<uint8_t> is_inside_;                    ///< per site: its tasks begin no unit and no lookup
   std::vector<Walker> walkers_;                       ///< per worker
   alignas(kLineBytes) std::atomic<int64_t> next_{0};  ///< ticket
   alignas(kLineBytes) std::atomic<uint32_t> num_joined_{0};

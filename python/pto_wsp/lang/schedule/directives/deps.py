@@ -29,9 +29,10 @@ class Deps(Directive):
 
     @policy(settings={"waits": "SYMBOLIC"}, effect="test_symbolic_waits_order_tasks")
     def symbolic(self) -> Deps:
-        """As `infer_tensor_map_exact`, by waits that follow from loop indices, without hazard maps.
+        """As `infer_tensor_map_exact`, by waits that follow from loop indices.
 
-        Programs with flush points or edges, traced runs and runs under other policies use hazard maps.
+        Hazard maps order the tensors for which such waits would run a loop in sequence. Programs with flush
+        points, traced runs and runs under other policies use hazard maps for all tensors.
         `program.stats.is_symbolic` tells.
         """
         return self

@@ -408,7 +408,7 @@ class PythonExecutable {
   sim::SimResult simulate(nb::tuple arrays, nb::tuple scalars, sched::RunOptions options,
                           const sim::Machine& machine, nb::object find,
                           std::vector<std::vector<bool>> matters, const python::PlaceNumbers& places,
-                          std::vector<int64_t> flushed, bool records_times, std::vector<double> latencies,
+                          std::vector<int64_t> flushed, bool records_times, std::vector<int64_t> latencies,
                           std::shared_ptr<sched::Calendar> calendar) {
     options.is_interrupted = &is_signalled;
     options.calendar = std::move(calendar);

@@ -589,7 +589,7 @@ class Executable:
         places: list[list[tuple[list[int], list[int]]]],
         flushed: list[int],
         records_times: bool,
-        latencies: list[float],
+        latencies: list[int],
         calendar: Calendar | None = None,
     ) -> SimResult:
         """Return how long a run takes on a machine; no kernel is called.
@@ -605,7 +605,8 @@ class Executable:
                 of it is moved; an empty list for a kernel that moves its views as a whole.
             flushed: what flush points read.
             records_times: write down each task, however many there are.
-            latencies: per tensor of a network, cycles from a send to its receipt.
+            latencies: per tensor of a network, cycles from a send to its receipt, or -1 - s where symbol s
+                has them.
             calendar: where and in which order tasks run, or None.
         """
 

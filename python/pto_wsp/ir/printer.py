@@ -131,7 +131,9 @@ def _tensor_flags(param: w.TensorParam) -> list[str]:
     flags = [name for name, is_set in (("local", param.is_local), ("distinct", param.is_distinct)) if is_set]
     flags += [] if param.columns is None else [f"columns = {param.columns}"]
     if param.channel is not None:
-        flags += [f"depth = {param.channel.depth}", f"latency = {param.channel.latency}"]
+        latency = param.channel.latency
+        cycles = str(latency) if isinstance(latency, int) else f"%{latency}"
+        flags += [f"depth = {param.channel.depth}", f"latency = {cycles}"]
         flags += [f"scalars = [{', '.join(param.channel.scalars)}]"] if param.channel.scalars else []
         flags += [f"merge = {param.channel.merge}"] if param.channel.merge != w.TURNS else []
     return flags if param.axis is None else [*flags, f"offsets = %{param.axis}"]

@@ -103,9 +103,11 @@ class _WorkloadVerifier:
         if channel is not None:
             sound = tensor.is_local and tensor.type.dims[:1] == (channel.buffers,)
             require(sound, f"`{tensor.name}` is not the ring of a channel", tensor.loc)
-            require(
-                min(channel.depth, channel.latency) >= 0, f"`{tensor.name}` has a number below 0", tensor.loc
-            )
+            cycles = channel.latency
+            known = isinstance(cycles, int) or cycles in self.sizes
+            require(known, f"size `{cycles}` is not declared", tensor.loc)
+            least = min(channel.depth, cycles if isinstance(cycles, int) else 0)
+            require(least >= 0, f"`{tensor.name}` has a number below 0", tensor.loc)
             require_distinct(channel.scalars, tensor.loc)
         match tensor.type.dims:
             case (*_, int() as panels, _, int() as width) if tensor.columns is not None and width > 0:

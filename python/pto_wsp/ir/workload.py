@@ -42,13 +42,13 @@ class Ring:
         depth: tokens that can be sent before one is freed, >= 0. With 0 the ring has one buffer, and a send
             ends when its token is received.
         scalars: names of the integers that each token carries.
-        latency: cycles from a send to its receipt, >= 0, on targets that have a clock.
+        latency: cycles from a send to its receipt, >= 0, or the name of a size, on targets that have a clock.
         merge: how several senders are merged, one of `MERGES`.
     """
 
     depth: int
     scalars: tuple[str, ...] = ()
-    latency: int = 0
+    latency: int | str = 0
     merge: str = TURNS
 
     @property

@@ -18,7 +18,7 @@ from pto_wsp.errors import KernelFailed, TimeLimitReached, UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
-from pto_wsp.ir.workload import TURNS
+from pto_wsp.ir.workload import TURNS, WorkloadFunction
 from pto_wsp.runtime.binding import NO_KERNELS
 from pto_wsp.runtime.device_costs import DeviceCosts, Find, machine
 from pto_wsp.runtime.engine import EngineRunner, LoadedProgram
@@ -74,9 +74,9 @@ class SimulatedRunner(CalendarMaker):
     def _simulate(
         self, loaded: LoadedProgram, request: RunRequest, find: Find, flushed: list[int]
     ) -> _native.SimResult:
-        tensors = loaded.module.entry_workload.tensors
+        entry = loaded.module.entry_workload
         if request.calendar is not None or loaded.options.makes_calendar:
-            require_no_clock(loaded.module.entry_workload)
+            require_no_clock(entry)
         try:
             return loaded.executable.simulate(
                 tuple(request.arrays),
@@ -88,7 +88,7 @@ class SimulatedRunner(CalendarMaker):
                 self._costs.places,
                 flushed,
                 request.trace > 0,
-                [0.0 if t.channel is None else float(t.channel.latency) for t in tensors],
+                _latencies(entry),
                 request.calendar,
             )
         except _native.EngineError as error:
@@ -210,6 +210,13 @@ def _require_simulated(request: RunRequest, module: Module) -> None:
         if is_given:
             loc = module.entry_workload.loc
             raise UnsupportedByTarget(target="sim", what=what, reason=NO_KERNELS, loc=loc)
+
+
+def _latencies(workload: WorkloadFunction) -> list[int]:
+    """Return, per tensor, the cycles from a send to its receipt, or -1 - s where symbol number s has them."""
+    symbols = [param.name for param in workload.symbols]
+    cycles = (0 if tensor.channel is None else tensor.channel.latency for tensor in workload.tensors)
+    return [count if isinstance(count, int) else -1 - symbols.index(count) for count in cycles]
 
 
 def _core_names(device: Device) -> list[str]:

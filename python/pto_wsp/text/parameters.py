@@ -254,7 +254,8 @@ def _channel(cursor: Cursor) -> w.Ring:
     cursor.expect(",")
     cursor.expect("latency")
     cursor.expect("=")
-    latency = cursor.integer("the latency in cycles")
+    is_number = cursor.kind != NAME
+    latency = cursor.integer("the latency in cycles") if is_number else cursor.take(NAME, "a size").text[1:]
     scalars: list[str] = []
     merge = w.TURNS
     while cursor.accept(","):

@@ -29,6 +29,7 @@ from pto_wsp.errors import ChannelEnded, Deadlock, NotSimulated
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.simulation import SimulationReport, report_of
 from pto_wsp.support.record import replace
+from pto_wsp.text import parse
 
 LOAD, WORK, STORE, TOKENS = 100, 300, 50, 10
 
@@ -77,7 +78,7 @@ def device(cores: int = 8) -> Device:
     )
 
 
-def pipeline(depth: int, replicas: int = 1, latency: int = 0) -> Workload:
+def pipeline(depth: int, replicas: int = 1, latency: int | str = 0) -> Workload:
     """Load, work, store."""
     loaded = Channel("loaded", Tensor[f32, 1, 8], depth, latency=latency)
     ready = Channel("ready", Tensor[f32, 1, 8], depth)
@@ -158,6 +159,22 @@ def test_processes_compete_for_cores() -> None:
 
 def test_latency_delays_the_first_token_and_none_of_a_full_pipeline() -> None:
     assert report(pipeline(8, latency=70)).cycles == report(pipeline(8)).cycles + 70
+
+
+def test_a_size_of_the_run_can_be_the_latency() -> None:
+    workload = pipeline(8, latency="hops")
+    text = str(workload.trace().module)
+    assert "latency = %hops" in text and parse(text) == workload.trace().module
+    assert report(pipeline(8, latency="n")).cycles == report(pipeline(8)).cycles + TOKENS
+    x = np.zeros((TOKENS, 1, 8), np.float32)
+    program = workload.compile(target="sim", device=device(8), values=False)
+    cycles: list[float] = []
+    for hops in (0, 30, 70):
+        program.run(X=x, Y=x.copy(), hops=hops)
+        cycles.append(report_of(program).cycles)
+    assert [count - cycles[0] for count in cycles] == [0, 30, 70]
+    for target in ("cpu", "interp"):
+        workload.compile(target=target).run(X=x, Y=x.copy(), hops=5)
 
 
 def test_an_error_of_a_network_is_found_without_values() -> None:

@@ -101,7 +101,8 @@ class NetworkSimulator : private bytecode::EventVisitor {
     for (uint32_t tensor = 0; tensor < num_tensors; ++tensor) {
       if (state_.channels[tensor] == nullptr) continue;
       Ring& ring = rings_[tensor];
-      if (tensor < simulation_.latencies.size()) ring.latency = simulation_.latencies[tensor];
+      const int64_t latency = tensor < simulation_.latencies.size() ? simulation_.latencies[tensor] : 0;
+      ring.latency = double(latency >= 0 ? latency : plan_.bindings.symbols[size_t(-1 - latency)]);
       ring.channel = uint32_t(times_->channels.size());
       ring.tokens.resize(size_t(plan_.program().tensors[tensor].dims[0]));
       times_->channels.push_back({tensor});

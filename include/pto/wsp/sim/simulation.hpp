@@ -13,9 +13,10 @@ namespace pto::wsp::sim {
 struct Simulation {
   const Machine& machine;
   CostModel& model;
-  std::vector<int64_t> flushed;   ///< what flush points read; those beyond them read the arrays
-  bool records_times = false;     ///< of all tasks, however many there are
-  std::vector<double> latencies;  ///< of a network, per tensor: cycles from a send to its receipt
+  std::vector<int64_t> flushed;  ///< what flush points read; those beyond them read the arrays
+  bool records_times = false;    ///< of all tasks, however many there are
+  /// Of a network, per tensor: cycles from a send to its receipt, or -1 - s where symbol s has them.
+  std::vector<int64_t> latencies;
 };
 
 /// The most tasks that are recorded without being asked for.

@@ -39,7 +39,8 @@ class Channel:
         type: the buffer of a token, such as `Tensor[f32, 64, 128]`; None for tokens of scalars alone.
         depth: tokens that can be sent before one is free again, >= 0. With 0 a send ends when its token is
             received.
-        latency: cycles between a send and its receipt, >= 0. Targets without a clock accept and ignore it.
+        latency: cycles between a send and its receipt, >= 0, or the name of a size, which each run gives.
+            Targets without a clock accept and ignore it.
         scalars: names of the integers that each token carries.
         merge: which of several senders sends the next token: `"turns"`, or `"time"`: the one that first finds
             a free buffer. On targets without a clock that depends on the moment, and the network must say so:
@@ -55,7 +56,7 @@ class Channel:
         type: object = None,
         depth: int = 1,
         *,
-        latency: int = 0,
+        latency: int | str = 0,
         scalars: Sequence[str] = (),
         merge: str = w.TURNS,
     ) -> None:
@@ -64,15 +65,18 @@ class Channel:
         if not isinstance(name, str) or not name.isidentifier():
             raise self._bad("cannot have this name", f"expected an identifier, found {name!r}")
         self.dtype, self.dims = self._type(type)
-        for what, value in (("depth", depth), ("latency", latency)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise self._bad(f"cannot have this {what}", f"expected an integer >= 0, found {value!r}")
+        if not isinstance(depth, int) or isinstance(depth, bool) or depth < 0:
+            raise self._bad("cannot have this depth", f"expected an integer >= 0, found {depth!r}")
+        cycles = parse_dim(latency)
+        if cycles is None or cycles == "":
+            expected = "expected an integer >= 0 or the name of a size"
+            raise self._bad("cannot have this latency", f"{expected}, found {latency!r}")
         names = (scalars,) if isinstance(scalars, str) else tuple(scalars)
         if len({*names}) < len(names) or not all(isinstance(n, str) and n.isidentifier() for n in names):
             raise self._bad("cannot have these scalars", f"expected different identifiers, found {scalars!r}")
         if merge not in (w.TURNS, w.TIME):
             raise self._bad("cannot have this merge", f'expected "turns" or "time", found {merge!r}')
-        self.record = w.Ring(depth, names, latency, merge)
+        self.record = w.Ring(depth, names, cycles, merge)
 
     def __repr__(self) -> str:
         return f"<channel {self.name}, depth {self.record.depth}>"

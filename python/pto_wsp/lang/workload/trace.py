@@ -186,7 +186,7 @@ class WorkloadTrace:
             notes = [("the first one", first), ("the channel", channel.loc)]
             raise NameClash(kind="channels or parameters", name=channel.name, loc=loc, notes=notes)
         ring = channel.ring()
-        self.declare_sizes(ring.dims, channel.loc)
+        self.declare_sizes((*ring.dims, channel.record.latency), channel.loc)
         self._fresh.taken.add(channel.name)
         self.channels[channel.name] = channel, ring
         return ring

@@ -185,6 +185,8 @@ def refused(kind: type[PtoError], match: str, make: Callable[[], object]) -> Non
         ({"depth": -1}, "depth"),
         ({"depth": True}, "depth"),
         ({"latency": 1.5}, "latency"),
+        ({"latency": -1}, "latency"),
+        ({"latency": "2 hops"}, "the name of a size"),
         ({"scalars": ("a", "a")}, "scalars"),
         ({"type": f32}, "type"),
         ({"type": Channel}, "carries channels"),

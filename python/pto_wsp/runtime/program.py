@@ -616,7 +616,6 @@ class Program:
                 choose the schedule.
             UnsupportedByTarget: the target emits no sources, or not those of this program.
         """
-        require_one_order(self._runner.workload, "`export`")
         module = with_defaults(self._schedules.require_one(folder), self._binder.numbers)
         write_tree(self._prepared.target.emit(module), folder, force=force)
 

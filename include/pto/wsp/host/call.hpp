@@ -11,6 +11,7 @@
 
 #include "pto/wsp/crash.hpp"
 #include "pto/wsp/engine.hpp"
+#include "pto/wsp/host/network.hpp"
 #include "pto/wsp/host/orchestrate.hpp"
 #include "pto/wsp/host/program.hpp"
 
@@ -51,6 +52,8 @@ inline std::string explain_check(const Program& program, const EngineError& erro
 /// The text of an error of the engine.
 inline std::string explain(const Program& program, const EngineError& error) {
   std::string text = "error[" + error.code() + "]: " + error.what();
+  if (const std::string of_network = explain_network(program, error); !of_network.empty())
+    return text + of_network;
   for (const auto& [key, detail] : error.details()) {
     if (detail.kind == Detail::kNumber) text += "\n  " + key + " " + std::to_string(detail.number);
     if (detail.kind == Detail::kText) text += "\n  " + key + " " + detail.text;
@@ -115,6 +118,7 @@ class Call {
     }
     program_.derive(given_.values);
     for (size_t i = 0; i < program_.tensors.size(); ++i) refs_.push_back(array(i));
+    if (!program_.processes.empty()) require_separate(program_, code_, refs_);
     if (program_.native != nullptr) {
       program_.native->current_call = current_call;
       watch_.emplace();

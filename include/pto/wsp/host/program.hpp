@@ -67,6 +67,18 @@ struct CheckText {
   }
 };
 
+/// A process of a network; its number is its place.
+struct Process {
+  const char* name;
+};
+
+/// A send or receive of a network.
+struct Move {
+  int64_t pc;         ///< its instruction
+  size_t tensor;      ///< its channel
+  const char* place;  ///< in the source, or empty
+};
+
 /// The bits of a symbol, as the engine takes them.
 using Values = std::vector<std::optional<int64_t>>;
 
@@ -82,7 +94,9 @@ struct Program {
   std::vector<CheckText> checks;
   void (*derive)(Values& values);  ///< computes the derived symbols in their order; throws Mistake
   sched::RunOptions options;
-  NativeKernels* native;  ///< of kernels that are written in C++; null if there are none
+  NativeKernels* native;           ///< of kernels that are written in C++; null if there are none
+  std::vector<Process> processes;  ///< of a network
+  std::vector<Move> moves;         ///< of a network
 };
 
 /// The value of a symbol that others follow from.

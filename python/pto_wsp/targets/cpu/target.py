@@ -59,7 +59,8 @@ class CpuTarget(Target):
         """Return a folder that builds the program with `make`, for the vectors of this machine."""
         module, features = portable(module), resolve_features()
         files = partial(build_files, features=features)
-        return program_tree(self.name, module, self.library(module.kernels), files, has_function=True)
+        library = self.library(module.kernels)
+        return program_tree(self.name, module, library, files, has_function=True, has_networks=True)
 
     def preferences(self) -> Preferences:
         """Return what products on this processor read fastest."""

@@ -14,7 +14,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.printer import print_directive
 from pto_wsp.ir.scalar import Expr, Var, substitute, walk
 from pto_wsp.location import Location
-from pto_wsp.lower.lower_workload_to_bytecode import lower_workload_to_bytecode
+from pto_wsp.lower.lower_workload_to_bytecode import Lowered, lower_workload_to_bytecode
 from pto_wsp.lower.lower_workload_to_source import lower_workload_to_source
 from pto_wsp.support.record import replace
 from pto_wsp.support.text import TextWriter
@@ -44,7 +44,8 @@ BuildFiles = Callable[[Module, Library], Mapping[str, str]]
 
 def program_tree(
     target: str, module: Module, library: Library, build_files: BuildFiles, *, has_walk: bool = False,
-    has_function: bool = False, orchestration: Callable[[Module], str] | None = None,
+    has_function: bool = False, has_networks: bool = False,
+    orchestration: Callable[[Module], str] | None = None,
 ) -> SourceTree:  # fmt: skip
     """Return the folder of a program; without an entry, that of its kernels.
 
@@ -55,6 +56,7 @@ def program_tree(
         build_files: makes the files that build it.
         has_walk: whether the workload is emitted as source, too.
         has_function: whether the program is a function of C, too, which the build makes a library of.
+        has_networks: whether the program may be a network.
         orchestration: returns the workload as C, which then adds the tasks in place of the engine. Sessions
             launch only programs of the engine.
 
@@ -65,14 +67,14 @@ def program_tree(
     kernels |= {f"{function_name(unit.kernel)}.cpp": unit.text for unit in library.units}
     if not module.entry:
         return SourceTree(kernels, tuple(kernels))
-    _require_portable(target, module, library)
+    _require_portable(target, module, library, has_networks=has_networks)
     names = [kernel.name for kernel in module.kernels]
     lowered = lower_workload_to_bytecode(module, names, table_hash(module.kernels))
     header = f"{c_name(module.entry)}.h" if has_function else ""
     walks = {"walk": "pto_wsp_walk"} if has_walk else {}
     walks |= {"orchestrate": "pto_wsp_orchestrate"} if orchestration is not None else {}
     has_launch = has_function and orchestration is None
-    main = _main(module, library, header, walks, has_launch=has_launch)
+    main = _main(module, library, header, walks, lowered, has_launch=has_launch)
     own = {"bytecode.hpp": _bytecode(lowered.code), "main.cpp": main}
     if has_function:
         own[header] = c_header(module, has_launch=has_launch)
@@ -101,9 +103,9 @@ def _without_folder(loc: Location | None) -> Location | None:
     return None if loc is None else replace(loc, file=PurePath(loc.file).name)
 
 
-def _require_portable(target: str, module: Module, library: Library) -> None:
-    if module.entry and module.entry_workload.processes:
-        what, reason = "sources of a network of processes", "a host program runs one program order"
+def _require_portable(target: str, module: Module, library: Library, *, has_networks: bool) -> None:
+    if module.entry_workload.processes and not has_networks:
+        what, reason = "sources of a network of processes", "its host program runs one program order"
         loc = module.entry_workload.processes[0].loc
         raise UnsupportedByTarget(target=target, what=what, reason=reason, loc=loc)
     shipped = include_directory()
@@ -145,8 +147,9 @@ def _bytecode(code: bytes) -> str:
 
 
 def _main(
-    module: Module, library: Library, header: str, walks: Mapping[str, str], *, has_launch: bool
-) -> str:
+    module: Module, library: Library, header: str, walks: Mapping[str, str], lowered: Lowered, *,
+    has_launch: bool,
+) -> str:  # fmt: skip
     entry = module.entry_workload
     out = TextWriter()
     out.line(f"// The host program of {ascii(entry.name)[1:-1]}. It reads and writes `.npy` files.")
@@ -174,6 +177,9 @@ def _main(
         _write_rows(out, "symbols", (_symbol(param, param.name in hidden) for param in entry.symbols))
         _write_rows(out, "tensors", _tensors(module))
         _write_rows(out, "checks", _checks(library))
+        if entry.processes:
+            _write_rows(out, "processes", (c_string(process.name) for process in entry.processes))
+            _write_rows(out, "moves", _moves(entry, lowered))
         out.line("program.derive = pto::wsp::tile::derive;")
         for directive in module.schedule:
             for name, value in directive.engine_settings().items():
@@ -241,6 +247,15 @@ def _tensors(module: Module) -> Iterator[str]:
         kind = "kLocal" if tensor.is_local else "kArray"
         is_read = tensor.name in read and not tensor.is_local
         yield axes.get(tensor.name, f"{c_string(tensor.name)}, TensorKind::{kind}, {_bool(is_read)}")
+
+
+def _moves(entry: w.WorkloadFunction, lowered: Lowered) -> Iterator[str]:
+    """Yield the rows of the table of sends and receives."""
+    numbers = {tensor.name: i for i, tensor in enumerate(entry.tensors)}
+    for pc, node in sorted(lowered.sites.items()):
+        if isinstance(node, w.Send | w.Receive):
+            place = f"{PurePath(node.loc.file).name}:{node.loc.line}" if node.loc else ""
+            yield f"{pc}, {numbers[node.channel]}, {c_string(place)}"
 
 
 def _bool(value: bool) -> str:

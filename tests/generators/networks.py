@@ -86,8 +86,15 @@ class _Writer:
         return w.Send(channel.name, slot, index, scalars, (task,))
 
     def record(self, token: Region) -> tuple[w.Node, ...]:
-        kept = self.row(f"Y{self.number}", Var(self.count))
-        return w.Task("mix", (token, self.row("X", Var(self.count)), kept)), self.advance()
+        def kept(at: Expr) -> w.Node:
+            return w.Task("mix", (token, self.row("X", at), self.row(f"Y{self.number}", at)))
+
+        if self.draw.random() < 0.6:
+            return kept(Var(self.count)), self.advance()
+        loop = self.name("i")  # tasks that may overlap
+        at = Binary("add", Var(self.count), Var(loop))
+        kind = self.draw.choice((w.PARALLEL, w.PARALLEL, w.SEQUENTIAL))
+        return w.Loop(kind, loop, Const(self.draw.randrange(5)), None, (kept(at),)), self.advance()
 
     def receive(self, channel: _Channel, count: int | None, body: tuple[w.Node, ...] | None = None) -> w.Node:
         count = self.draw.randrange(TOKENS) if channel.is_backward and count is None else count

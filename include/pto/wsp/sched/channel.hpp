@@ -52,6 +52,7 @@ class Side {
 
   static constexpr uint32_t kNone = UINT32_MAX;
 
+  size_t size() const { return processes_.size(); }
   /// The process whose turn it is, or kNone if all have ended. Without turns one that runs, else one that has
   /// failed.
   uint32_t next() const {
@@ -155,6 +156,11 @@ class alignas(kLineBytes) Channel {
     buffer_of(token).owner = Side::kNone;
     ++freed_;
   }
+
+  /// Whether no other process can see that a process opens a token before its earlier tasks are complete.
+  bool has_private_sends() const { return senders_.size() == 1; }
+  /// The same for a receipt.
+  bool has_private_receipts() const { return receivers_.size() == 1 && !is_rendezvous_; }
 
   uint64_t slot_of(uint64_t token) const { return buffers_.size() == 1 ? 0 : token % buffers_.size(); }
   const int64_t* scalars(uint64_t token) const { return scalars_.data() + slot_of(token) * num_scalars_; }

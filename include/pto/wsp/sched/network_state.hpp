@@ -13,6 +13,7 @@
 #include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/sched/channel.hpp"
 #include "pto/wsp/sched/run.hpp"
+#include "pto/wsp/sched/task_window.hpp"
 #include "pto/wsp/trace/process_places.hpp"
 
 namespace pto::wsp::sched {
@@ -36,8 +37,12 @@ struct alignas(kLineBytes) NetworkProcess {
   bytecode::Expander expander;
   bytecode::TaskChecker checker;
   uint64_t num_tasks = 0;
+  uint64_t next_timed = 0;                     ///< the next task that may be timed
   std::optional<trace::ProcessPlaces> places;  ///< of its tasks, if they are recorded
   uint32_t pending = kNoMove;                  ///< the send or receive at which it waits
+  std::unique_ptr<TaskWindow> window;          ///< null until tasks of it overlap
+  bool is_ahead = false;                       ///< the walk has not seen all tasks of the window complete
+  std::optional<bytecode::Event> again;        ///< the next event, if it could not be handled before
   std::vector<Channel*> channels;
   std::optional<EngineError> error;
 };

@@ -9,14 +9,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 
 import numpy as np
 
 from benchmarks.harness import THREADS, Bench, Measurement, Row, elapsed_ms
 from benchmarks.models.layers import measure_layers
 from benchmarks.models.load import LOAD_ROWS, measure_load
-from benchmarks.models.peers import PEER, LlamaCpp
+from benchmarks.models.peers import MISSING, PEER, LlamaCpp, answer_all, has_peer, llama_cpp
 from benchmarks.models.products import measure_product
 from examples.llm.config import UnknownModel
 from examples.llm.engine import Engine
@@ -51,14 +50,16 @@ def measure_smollm(bench: Bench) -> None:
     first_token(bench, model)
     overhead(bench, model)
     start(bench)
-    if find_spec("xllamacpp") is None:
-        bench.skipped["llama.cpp"] = "xllamacpp is not installed: pip install xllamacpp"
+    if not has_peer():
+        bench.skipped["llama.cpp"] = MISSING
         bench.rows += [Row(name, None, "tokens/s", PEER) for name in COMPARED]
         bench.rows += [Row(name, None, "ms", PEER) for name in LOAD_ROWS]
         return
-    decode(bench, model)
-    prefill(bench, model)
-    mixed_batch(bench, model)
+    with llama_cpp(find("smollm2"), THREADS, 1, CONTEXT) as peer:
+        decode(bench, model, peer)
+        prefill(bench, model, peer)
+    with llama_cpp(find("smollm2"), THREADS, REQUESTS, CONTEXT) as peer:
+        mixed_batch(bench, model, peer)
     measure_load(bench, model)
 
 
@@ -119,9 +120,8 @@ def start(bench: Bench) -> None:
     bench.add("smollm_start_s", measured, "s", goal=ALONE["smollm_start_s"])
 
 
-def decode(bench: Bench, model: Model) -> None:
+def decode(bench: Bench, model: Model, peer: LlamaCpp) -> None:
     """Compare decode steps of one request."""
-    peer = LlamaCpp(find("smollm2"), THREADS, 1, CONTEXT)
     prompt = some_tokens(PROMPT)
 
     def ours() -> float:
@@ -135,9 +135,8 @@ def decode(bench: Bench, model: Model) -> None:
     compare(bench, "smollm_decode_vs_llamacpp", ours, theirs)
 
 
-def prefill(bench: Bench, model: Model) -> None:
+def prefill(bench: Bench, model: Model, peer: LlamaCpp) -> None:
     """Compare a prompt of `LONG` tokens."""
-    peer = LlamaCpp(find("smollm2"), THREADS, 1, CONTEXT)
     prompt = some_tokens(LONG)
 
     def ours() -> float:
@@ -149,14 +148,13 @@ def prefill(bench: Bench, model: Model) -> None:
     compare(bench, "smollm_prefill_512_vs_llamacpp", ours, theirs)
 
 
-def mixed_batch(bench: Bench, model: Model) -> None:
+def mixed_batch(bench: Bench, model: Model, peer: LlamaCpp) -> None:
     """Compare requests of mixed lengths that come together: new tokens per second."""
-    peer = LlamaCpp(find("smollm2"), THREADS, REQUESTS, CONTEXT)
     rng = np.random.default_rng(bench.seed)
     lengths, counts = (np.exp(rng.uniform(np.log(8), np.log(256), (2, REQUESTS)))).astype(int).tolist()
     prompts = [some_tokens(n, n) for n in lengths]
 
-    def answer_all() -> None:
+    def our_answers() -> None:
         engine = Engine(model)
         for prompt, count in zip(prompts, counts, strict=True):
             engine.add(prompt, count, ignores_end=True)
@@ -164,10 +162,10 @@ def mixed_batch(bench: Bench, model: Model) -> None:
             engine.step()
 
     def ours() -> float:
-        return sum(counts) / elapsed_ms(answer_all) * 1e3
+        return sum(counts) / elapsed_ms(our_answers) * 1e3
 
     def theirs() -> float:
-        return sum(counts) / elapsed_ms(lambda: peer.answer_all(prompts, counts)) * 1e3
+        return sum(counts) / elapsed_ms(lambda: answer_all(peer, prompts, counts)) * 1e3
 
     compare(bench, "smollm_batch32_vs_llamacpp", ours, theirs)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import THREADS, Bench, Measurement, Row, elapsed_ms
-from benchmarks.models.peers import PEER, LlamaCpp
+from benchmarks.models.peers import MISSING, PEER, LlamaCpp, has_peer, llama_cpp
 from examples.llm.checkpoint import pack
 from examples.llm.gguf_file import GgufFile
 from examples.llm.kernels import PAGE
@@ -63,7 +63,12 @@ def measure_layers(bench: Bench) -> None:
 def measure_kind(bench: Bench, name: str, kind: LayerKind, paths: list[Path]) -> None:
     """Measure the layers of one kind."""
     models = [our_model(path, kind.activations) for path in paths]
-    with peers_of(bench, paths) as peers:
+    with ExitStack() as stack:
+        peers: list[LlamaCpp] = []
+        if has_peer():
+            peers = [stack.enter_context(llama_cpp(path, THREADS, 1, CONTEXT)) for path in paths]
+        else:
+            bench.skipped["llama.cpp"] = MISSING
         for length, ours, theirs in ((PROMPT, prompt_ms, peer_prompt_ms), (1, decode_ms, peer_decode_ms)):
             functions: dict[str, Callable[[], float]] = {
                 f"ours {layers}": lambda model=model, ours=ours: ours(model)
@@ -128,16 +133,6 @@ def some_tokens(count: int) -> list[int]:
 
 
 # --- llama.cpp ---
-
-
-@contextmanager
-def peers_of(bench: Bench, paths: list[Path]) -> Iterator[list[LlamaCpp]]:
-    """Give a server per file, or none where the package is missing."""
-    try:
-        yield [LlamaCpp(path, THREADS, 1, CONTEXT) for path in paths]
-    except ImportError:
-        bench.skipped["llama.cpp"] = "xllamacpp is not installed: pip install xllamacpp"
-        yield []
 
 
 def peer_prompt_ms(peer: LlamaCpp) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.harness import THREADS, Bench, Row
-from benchmarks.models.peers import PEER, LlamaCpp
+from benchmarks.models.peers import PEER, LlamaCpp, llama_cpp
 from examples.llm.engine import Engine, Request
 from examples.llm.model import Model, find
 
@@ -40,7 +40,12 @@ def measure_load(bench: Bench, model: Model) -> None:
     together = Arrivals(prompts, counts, [0.0] * REQUESTS)
     gap = max(times[-1] for times in ours(model, together)) / REQUESTS / SHARE
     arrivals = Arrivals(prompts, counts, rng.exponential(gap, REQUESTS).cumsum().tolist())
-    peer = LlamaCpp(find("smollm2"), THREADS, REQUESTS, CONTEXT)
+    with llama_cpp(find("smollm2"), THREADS, REQUESTS, CONTEXT) as peer:
+        compare(bench, model, peer, arrivals)
+
+
+def compare(bench: Bench, model: Model, peer: LlamaCpp, arrivals: Arrivals) -> None:
+    """Add the rows of requests that arrive at given times."""
     found: dict[str, list[np.ndarray]] = {"ours": [], "peer": []}
 
     def record(name: str, run: Callable[[], Times]) -> float:

@@ -33,8 +33,8 @@ BATCH, HEADS, BODY_NS = 64, 32, 2000
 UNITS, SHARE_NS = 200, 20_000_000
 """Tasks of the balanced run, and what one worker of two runs of them."""
 
-TAILED, TAIL_NS, LAUNCHES = 20, 10_000_000, 100
-"""Tasks of a launch before its tail, the time of the tail, and launches of a session."""
+TAILED, SHORT_NS, TAIL_NS, LAUNCHES = 20, 300_000, 10_000_000, 100
+"""Tasks of a launch before its tail, their time, the time of the tail, and launches of a session."""
 
 SPIN = """
 const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(ns);
@@ -153,7 +153,7 @@ def balance(bench: Bench) -> None:
 def sessions(bench: Bench) -> None:
     """Two launches with tails over one after the other, and the time that a launch takes."""
     program = units.compile("cpu")
-    ns = np.full((TAILED + 1, 1), TAIL_NS // TAILED * 2, np.int32)
+    ns = np.full((TAILED + 1, 1), SHORT_NS, np.int32)
     ns[-1] = TAIL_NS  # one worker runs it, and the other is idle
     array = np.zeros((TAILED + 1, 1, 16), np.float32)
     calls = [{"X": array.copy(), "Y": array.copy(), "Ns": ns} for _ in range(2)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Runs that are submitted: several at a time, waited for, cancelled, dropped, refused.
+#include <numeric>
 #include <thread>
 
 #include "check.hpp"
@@ -34,6 +35,23 @@ int32_t spin(const View*, const Scalar*, const TaskContext* context) {
   return kStopped;
 }
 
+std::atomic<bool> is_released{false};
+
+/// The last of 16 tasks takes until another run releases it.
+int32_t hold_last(const View* views, const Scalar*, const TaskContext*) {
+  const bool is_last = *static_cast<int64_t*>(views[0].data) == 15;
+  std::this_thread::sleep_for(50us);
+  while (is_last && !is_released) std::this_thread::sleep_for(100us);
+  return 0;
+}
+
+int32_t release(const View*, const Scalar*, const TaskContext*) {
+  is_released = true;
+  return 0;
+}
+
+const kernels::Library kHoldLast(hold_last, true);
+const kernels::Library kRelease(release, true);
 const kernels::Library kAdd(add, true);
 const kernels::Library kSpin(spin, true);
 const kernels::Library kFail(fail, true);
@@ -102,6 +120,24 @@ TEST(runs_of_one_program_are_under_way_at_once) {
     for (size_t i = runs.size(); i-- > 0;) CHECK_EQ(runs[i]->wait().tasks, 192u);
     for (const auto& values : data) CHECK(is_all(values, 3));
   }
+}
+
+/// Two pool threads serve both runs. The one without work in the first run may be its keeper.
+TEST(a_thread_without_work_in_a_run_works_for_another) {
+  kernels::end_pool_threads();
+  Executable first = kernels::load(kHoldLast, kernels::loops(kHoldLast, 1, 16, true));
+  Executable second = kernels::load(kRelease, kernels::loops(kRelease, 1, 1, true));
+  std::vector<int64_t> data(16), other(1);
+  std::iota(data.begin(), data.end(), 0);
+  for (int round = 0; round < 60; ++round) {
+    is_released = false;
+    const auto held = first.submit({arrays::ref(data)}, {}, with_workers(2));
+    if (round % 2 == 0) std::this_thread::sleep_for(1ms);
+    const auto releasing = second.submit({arrays::ref(other)}, {}, with_workers(1));
+    if (round % 3 == 0) held->wait();
+    wait_for([&] { return held->is_done() && releasing->is_done(); });
+  }
+  CHECK(sched::Pool::instance().num_threads() <= 2);
 }
 
 TEST(many_threads_wait_for_one_run) {

@@ -31,7 +31,7 @@ Factors = tuple[Expr, ...]
 class Product:
     """A number times expressions."""
 
-    number: int
+    number: int | float
     factors: Factors = ()
 
 
@@ -60,7 +60,7 @@ Amount = tuple[Part, ...]
 """A sum. No two products in it have the same factors."""
 
 
-def product_of(number: int, *exprs: Expr) -> Amount:
+def product_of(number: int | float, *exprs: Expr) -> Amount:
     """Return a number times expressions."""
     factors: list[Expr] = []
     left = [*exprs]
@@ -77,7 +77,7 @@ def product_of(number: int, *exprs: Expr) -> Amount:
 
 def sum_of(amounts: Iterable[Amount]) -> Amount:
     """Return the sum of amounts."""
-    products: dict[Factors, int] = {}
+    products: dict[Factors, int | float] = {}
     others: list[Part] = []
     for amount in amounts:
         for part in amount:
@@ -86,6 +86,22 @@ def sum_of(amounts: Iterable[Amount]) -> Amount:
             else:
                 others.append(part)
     return (*(Product(n, factors) for factors, n in products.items() if n), *others)
+
+
+def scaled(amount: Amount, number: float) -> Amount:
+    """Return an amount times a number."""
+    found: list[Part] = []
+    for part in amount if number else ():
+        match part:
+            case Product(number=own, factors=factors):
+                found.append(Product(own * number, factors))
+            case Total(var=var, start=start, stop=stop, step=step, body=body):
+                found.append(Total(var, start, stop, step, scaled(body, number)))
+            case Alternative(condition=condition, then=then, other=other):
+                found.append(Alternative(condition, scaled(then, number), scaled(other, number)))
+            case _:
+                assert_never(part)
+    return (*found,)
 
 
 def larger_of(one: Amount, other: Amount) -> Amount:
@@ -100,7 +116,7 @@ def larger_of(one: Amount, other: Amount) -> Amount:
     mine = [*a.factors]
     for factor in common:
         mine.remove(factor)
-    first, second = (reduce(mul, of, Const(n)) for n, of in ((a.number, mine), (b.number, left)))
+    first, second = (reduce(mul, of, Const(int(n))) for n, of in ((a.number, mine), (b.number, left)))
     return product_of(1, *common, binary("max", first, second))
 
 
@@ -142,7 +158,7 @@ def names(expr: Expr) -> set[str]:
     return {part.name for part in walk(expr) if isinstance(part, Var)}
 
 
-def value_of(amount: Amount, scope: Mapping[str, Value], extents: ExtentReader) -> int:
+def value_of(amount: Amount, scope: Mapping[str, Value], extents: ExtentReader) -> int | float:
     """Return the number that an amount is.
 
     Args:
@@ -153,7 +169,7 @@ def value_of(amount: Amount, scope: Mapping[str, Value], extents: ExtentReader) 
     Raises:
         BadExpression: as `evaluate` raises.
     """
-    result = 0
+    result: int | float = 0
     for part in amount:
         match part:
             case Product(number=number, factors=factors):
@@ -169,6 +185,13 @@ def value_of(amount: Amount, scope: Mapping[str, Value], extents: ExtentReader) 
             case _:
                 assert_never(part)
     return result
+
+
+def _number_text(number: int | float) -> str:
+    """Return a number with three decimals, or four digits below 1."""
+    if isinstance(number, int) or number.is_integer():
+        return str(int(number))
+    return f"{number:.4g}" if abs(number) < 1 else f"{number:.3f}".rstrip("0")
 
 
 def text_of(amount: Amount, rename: Callable[[Expr], Expr | None]) -> str:
@@ -187,7 +210,7 @@ def text_of(amount: Amount, rename: Callable[[Expr], Expr | None]) -> str:
     for part in amount:
         match part:
             case Product(number=number, factors=factors):
-                number_text = [str(number)] if number != 1 or not factors else []
+                number_text = [_number_text(number)] if number != 1 or not factors else []
                 texts.append(" * ".join([*number_text, *map(shown, factors)]))
             case Total(var=var, start=start, stop=stop, step=step, body=body):
                 steps = f", {step}" if step != 1 else ""

@@ -1,4 +1,4 @@
-"""What a kernel computes and moves, as expressions of its scalars and of the extents of its views.
+"""What a kernel computes, moves and takes, as expressions of its scalars and of the extents of its views.
 
 The statements of a kernel are walked once, with expressions for the valid shapes of tiles. `kernel_cost.py`
 walks them with the numbers of a call, and counts the same.
@@ -6,11 +6,11 @@ walks them with the numbers of a call, and counts the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn, TypeVar, assert_never
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, NoReturn, TypeVar, assert_never
 
 from pto_wsp.device.amounts import (
-    Alternative,
     Amount,
     Product,
     larger_of,
@@ -21,12 +21,25 @@ from pto_wsp.device.amounts import (
     total_of,
     value_of,
 )
-from pto_wsp.device.kernel_facts import clears_sum, load_targets, reading_spaces
+from pto_wsp.device.kernel_facts import clears_sum, is_stated, load_targets, reading_spaces
 from pto_wsp.device.model import Device
+from pto_wsp.device.pipe_cycles import Cycles, PipeCycles, UnknownCycles, choice, together
 from pto_wsp.errors import NoCost
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import Full, Index, Range, Region
-from pto_wsp.ir.scalar import Const, Element, Expr, Extent, TileElement, Value, Var, binary, substitute, walk
+from pto_wsp.ir.scalar import (
+    Const,
+    Element,
+    Expr,
+    Extent,
+    TileElement,
+    Value,
+    Var,
+    binary,
+    mul,
+    substitute,
+    walk,
+)
 from pto_wsp.isa.forms import PRODUCTS, Form, result_valid, valid_pairs_that_agree
 from pto_wsp.isa.table import TABLE
 from pto_wsp.location import Location
@@ -48,12 +61,17 @@ class KernelAmounts:
         operations: floating-point operations; a product counts two per term.
         loaded: bytes that it loads from each view, in order.
         stored: bytes that it stores to each.
+        cycles: that each pipe works where no tile is empty, without the rounding of each instruction to
+            whole cycles. Pipes work at the same time, so a call takes at least the largest of them.
+        unknown: why there are no cycles, or empty.
     """
 
     kernel: k.KernelFunction
     operations: Amount
     loaded: tuple[Amount, ...]
     stored: tuple[Amount, ...]
+    cycles: Mapping[str, Amount]
+    unknown: str = ""
 
     def text(self, amount: Amount) -> str:
         """Return one of the amounts as text."""
@@ -77,10 +95,22 @@ class KernelAmounts:
             shapes: valid shape of each view argument, in order.
             scalars: value of each scalar argument, in order.
         """
+        scope, extents = self._call(shapes, scalars)
+        loaded, stored = (
+            [int(value_of(a, scope, extents)) for a in part] for part in (self.loaded, self.stored)
+        )
+        return int(value_of(self.operations, scope, extents)), loaded, stored
+
+    def cycles_of(self, shapes: Sequence[tuple[int, ...]], scalars: Sequence[Value]) -> dict[str, float]:
+        """Return the cycles that each pipe works for a call; arguments as those of `of`."""
+        scope, extents = self._call(shapes, scalars)
+        return {pipe: float(value_of(amount, scope, extents)) for pipe, amount in self.cycles.items()}
+
+    def _call(
+        self, shapes: Sequence[tuple[int, ...]], scalars: Sequence[Value]
+    ) -> tuple[dict[str, Value], _Extents]:
         extents = _Extents({p.name: shape for p, shape in zip(self.kernel.views, shapes, strict=True)})
-        scope = {p.name: value for p, value in zip(self.kernel.scalar_params, scalars, strict=True)}
-        loaded, stored = ([value_of(a, scope, extents) for a in part] for part in (self.loaded, self.stored))
-        return value_of(self.operations, scope, extents), loaded, stored
+        return {p.name: v for p, v in zip(self.kernel.scalar_params, scalars, strict=True)}, extents
 
     def texts(self) -> list[tuple[str, str]]:
         """Return the amounts that are not 0, each with what it is."""
@@ -88,7 +118,8 @@ class KernelAmounts:
         for what, amounts in (("loaded from", self.loaded), ("stored to", self.stored)):
             pairs = zip(self.kernel.views, amounts, strict=True)
             found += [(f"bytes {what} {view.name}", self.text(amount)) for view, amount in pairs if amount]
-        return found
+        found += [(f"cycles of {pipe}", self.text(amount)) for pipe, amount in self.cycles.items()]
+        return found + ([("cycles", f"unknown: {self.unknown}")] if self.unknown else [])
 
     def __str__(self) -> str:
         return "\n".join(f"{what}: {text}" for what, text in self.texts())
@@ -114,7 +145,8 @@ def kernel_amounts(kernel: k.KernelFunction, device: Device) -> KernelAmounts:
         counted = counted.over(k.BLOCK_IDX, ZERO, Const(kernel.block_dim), 1)
     loaded = tuple(counted.bytes.get((p.name, k.IN), ()) for p in kernel.views)
     stored = tuple(counted.bytes.get((p.name, k.OUT), ()) for p in kernel.views)
-    return KernelAmounts(kernel, counted.operations, loaded, stored)
+    cycles = {} if walk.unknown else counted.cycles
+    return KernelAmounts(kernel, counted.operations, loaded, stored, cycles, walk.unknown)
 
 
 @record
@@ -132,25 +164,28 @@ class _Extents:
 
 @record
 class _Counted:
-    """What statements do: operations, and bytes by view and direction."""
+    """What statements do: operations, bytes by view and direction, and cycles by pipe."""
 
     operations: Amount
     bytes: Mapping[tuple[str, str], Amount]
+    cycles: Cycles
 
     def over(self, var: str, start: Expr, stop: Expr, step: int) -> _Counted:
         """Return it for all iterations of a loop."""
         moved = {key: total_of(var, start, stop, step, amount) for key, amount in self.bytes.items()}
-        return _Counted(total_of(var, start, stop, step, self.operations), moved)
+        cycles = {pipe: total_of(var, start, stop, step, amount) for pipe, amount in self.cycles.items()}
+        return _Counted(total_of(var, start, stop, step, self.operations), moved, cycles)
 
 
-NOTHING = _Counted((), {})
+NOTHING = _Counted((), {}, {})
 
 
 def _added(parts: Iterable[_Counted]) -> _Counted:
     every = [*parts]
     keys = dict.fromkeys(key for part in every for key in part.bytes)
     moved = {key: sum_of(part.bytes.get(key, ()) for part in every) for key in keys}
-    return _Counted(sum_of(part.operations for part in every), moved)
+    cycles = together([part.cycles for part in every])
+    return _Counted(sum_of(part.operations for part in every), moved, cycles)
 
 
 class _Walk:
@@ -163,6 +198,16 @@ class _Walk:
         self.valid: dict[str, Shape | None] = {}
         self.scalars: dict[str, Expr | None] = {p.name: Var(p.name) for p in kernel.scalar_params}
         self.at_least_one: set[Expr] = set()
+        self.pipes = PipeCycles(kernel, device)
+        self.unknown = "its cost is stated" if is_stated(kernel) else ""
+
+    def work(self, cycles: Callable[[], Cycles]) -> Cycles:
+        """Return the cycles of a statement, or note why they are unknown."""
+        try:
+            return {} if self.unknown else cycles()
+        except UnknownCycles as error:
+            self.unknown = str(error)
+            return {}
 
     def refuse(self, reason: str, loc: Location | None) -> NoReturn:
         name, advice = self.kernel.name, "its amounts are known only for the numbers of a call"
@@ -178,9 +223,12 @@ class _Walk:
             case k.Load():
                 return self.load(stmt)
             case k.Store(region=region, tile=tile, loc=loc):
-                return _Counted((), {(region.tensor, k.OUT): self.bytes_of(tile, loc)})
+                shape = self.shape(tile, loc)
+                num_bytes = product_of(self.types[tile].dtype.itemsize, *shape)
+                cycles = self.work(lambda: self.pipes.store(tile, shape))
+                return _Counted((), {(region.tensor, k.OUT): num_bytes}, cycles)
             case k.Instr():
-                return _Counted(self.instruction(stmt), {})
+                return self.instruction(stmt)
             case k.Assign(name=name, value=value):
                 self.scalars[name] = self.maybe(value)
                 return NOTHING
@@ -202,10 +250,18 @@ class _Walk:
         if stmt.rows is not None:
             picked = self.shape(stmt.rows, stmt.loc)
             rows = binary("mul", *picked)
-        self.valid[stmt.tile] = rows, cols
+        self.valid[stmt.tile] = shape = rows, cols
+        cycles = self.work(lambda: self.pipes.load(stmt.tile, shape, self.view_bytes(stmt.region.tensor)))
         places = 1 if self.device.is_flat else len(load_targets(self.uses[stmt.tile]))
         itemsize = self.types[stmt.tile].dtype.itemsize
-        return _Counted((), {(stmt.region.tensor, k.IN): product_of(places * itemsize, rows, cols)})
+        return _Counted((), {(stmt.region.tensor, k.IN): product_of(places * itemsize, rows, cols)}, cycles)
+
+    def view_bytes(self, view: str) -> Expr:
+        """Return the bytes of the valid elements of a view."""
+        kind = self.kernel.param(view).type
+        assert isinstance(kind, (TileType, ViewType)) and kind.dtype is not None
+        rank = len(kind.dims or ()) if isinstance(kind, ViewType) else 2
+        return reduce(mul, [self.extent_of(view, dim) for dim in range(rank)], Const(kind.dtype.itemsize))
 
     def loop(self, stmt: k.For) -> _Counted:
         """Walk the body of a loop. What an iteration changes is unknown in it, until nothing else changes."""
@@ -215,12 +271,12 @@ class _Walk:
         self.at_least_one.add(binary("min", Const(stmt.step), binary("sub", stop, Var(stmt.var))))
         while True:
             self.scalars[stmt.var] = Var(stmt.var)
-            valid, scalars = dict(self.valid), dict(self.scalars)
+            before = self.state
             counted = self.statements(stmt.body)
-            changed = _changed(valid, self.valid), _changed(scalars, self.scalars)
+            changed = [_changed(one, other) for one, other in zip(before, self.state, strict=True)]
             if not any(changed):
                 break
-            self.valid, self.scalars = {**valid, **changed[0]}, {**scalars, **changed[1]}
+            self.state = tuple({**one, **other} for one, other in zip(before, changed, strict=True))
         self.forget(stmt.var)
         return counted.over(stmt.var, start, stop, stmt.step)
 
@@ -235,26 +291,32 @@ class _Walk:
 
     def branch(self, stmt: k.If) -> _Counted:
         condition = self.known(stmt.condition, stmt.loc, "a condition")
-        before = dict(self.valid), dict(self.scalars)
+        before = self.state
         then = self.statements(stmt.then)
-        after = self.valid, self.scalars
-        self.valid, self.scalars = before
+        after, self.state = self.state, before
         other = self.statements(stmt.other)
-        self.valid = _common(after[0], self.valid)
-        self.scalars = _common(after[1], self.scalars)
+        self.state = tuple(_common(one, two) for one, two in zip(after, self.state, strict=True))
         keys = dict.fromkeys([*then.bytes, *other.bytes])
-        moved = {
-            key: self.either(condition, then.bytes.get(key, ()), other.bytes.get(key, ())) for key in keys
+        moved = {key: choice(condition, then.bytes.get(key, ()), other.bytes.get(key, ())) for key in keys}
+        cycles = {
+            pipe: choice(condition, then.cycles.get(pipe, ()), other.cycles.get(pipe, ()))
+            for pipe in dict.fromkeys([*then.cycles, *other.cycles])
         }
-        return _Counted(self.either(condition, then.operations, other.operations), moved)
+        return _Counted(choice(condition, then.operations, other.operations), moved, cycles)
 
-    def either(self, condition: Expr, then: Amount, other: Amount) -> Amount:
-        return then if then == other else (Alternative(condition, then, other),)
+    @property
+    def state(self) -> tuple[dict[str, Any], ...]:
+        """What statements change: valid shapes of tiles, values of scalars, memories that hold tiles."""
+        return dict(self.valid), dict(self.scalars), dict(self.pipes.copies)
+
+    @state.setter
+    def state(self, found: tuple[dict[str, Any], ...]) -> None:
+        self.valid, self.scalars, self.pipes.copies = (dict(part) for part in found)
 
     # Instructions
 
-    def instruction(self, instr: k.Instr) -> Amount:
-        """Return the floating-point operations of an instruction, whose result then has its shape."""
+    def instruction(self, instr: k.Instr) -> _Counted:
+        """Return what an instruction does, whose result then has its shape."""
         row = TABLE[instr.op]
         attrs: dict[str, object] = dict(instr.attrs)
         attrs["valid"] = self.asked_valid(instr)
@@ -263,36 +325,58 @@ class _Walk:
         found = result_valid(row.form, operands, attrs)
         shape = _expr(found[0]), _expr(found[1])
         self.valid[instr.dst] = shape
+        shapes = [*operands, shape]
         if clears_sum(instr, self.uses):
-            return ()
+            return _Counted((), {}, self.work(lambda: self.pipes.clear(instr.dst)))
         if row.form in PRODUCTS:
             a = operands[1 if row.form is Form.MATMUL_ACC else 0]
-            return product_of(2, shape[0], a[0 if attrs.get("trans_a") else 1], shape[1])
+            operations = product_of(2, shape[0], a[0 if attrs.get("trans_a") else 1], shape[1])
+            return _Counted(operations, {}, self.work(lambda: self.pipes.product(instr, shapes)))
         if row.form is Form.MATMUL_QUANTISED:
-            return product_of(2 * FORMATS[str(attrs["format"])].block, shape[0], operands[2][0], shape[1])
+            block = FORMATS[str(attrs["format"])].block
+            operations = product_of(2 * block, shape[0], operands[2][0], shape[1])
+            return _Counted(operations, {}, self.work(lambda: self.pipes.quantised_product(instr, shapes)))
         tiles = [self.types[name] for name in (*instr.tiles, instr.dst)]
-        return self.vector(instr, tiles, [*operands, shape])
+        operations, largest = self.vector(instr, tiles, shapes)
+        return _Counted(operations, {}, self.work(lambda: self.pipes.vector(instr, shapes, largest)))
 
-    def vector(self, instr: k.Instr, tiles: Sequence[TileType], shapes: Sequence[Shape]) -> Amount:
-        """Return one operation for each element of the largest tile, if these are floats."""
+    def vector(
+        self, instr: k.Instr, tiles: Sequence[TileType], shapes: Sequence[Shape]
+    ) -> tuple[Amount, list[int]]:
+        """Return one operation for each element of the largest tile, if these are floats.
+
+        Returns it with the indices of the tiles that may be the largest.
+        """
         kinds = {(tile.dtype.itemsize, tile.dtype.is_float) for tile in tiles}
-        largest, found = product_of(tiles[0].dtype.itemsize, *shapes[0]), 0
+        sizes = [product_of(tile.dtype.itemsize, *shape) for tile, shape in zip(tiles, shapes, strict=True)]
+        largest, found = sizes[0], self.largest(sizes)
         count = product_of(1, *shapes[0])
-        for i in range(1, len(tiles)):
-            size = product_of(tiles[i].dtype.itemsize, *shapes[i])
+        for i, size in enumerate(sizes):
             if self.is_not_above(size, largest):
                 continue
             if self.is_not_above(largest, size):
-                largest, found, count = size, i, product_of(1, *shapes[i])
+                largest, count = size, product_of(1, *shapes[i])
             elif len(kinds) == 1:
                 count = larger_of(count, product_of(1, *shapes[i]))
                 largest = product_of(tiles[0].dtype.itemsize, *_factors(count))
             else:
                 self.refuse(f"the type of the largest tile of `{instr.op}` depends on sizes", instr.loc)
-        return count if tiles[found].dtype.is_float else ()
+        return count if tiles[found[0]].dtype.is_float else (), found
 
-    def is_not_above(self, one: Amount, other: Amount) -> bool:
-        """Whether an amount is known never to be above another: the other has its factors, and more."""
+    def largest(self, sizes: Sequence[Amount]) -> list[int]:
+        """Return the indices of the tiles that may be the largest where none is empty."""
+        found: list[int] = []
+        for i, size in enumerate(sizes):
+            if any(self.is_not_above(size, sizes[j], is_empty=False) for j in found):
+                continue
+            found = [j for j in found if not self.is_not_above(sizes[j], size, is_empty=False)] + [i]
+        return found
+
+    def is_not_above(self, one: Amount, other: Amount, is_empty: bool = True) -> bool:
+        """Whether an amount is known never to be above another: the other has its factors, and more.
+
+        Factors that may be 0 count as 1 unless `is_empty`.
+        """
         if not one or not other:
             return not one
         (a,), (b,) = one, other
@@ -302,7 +386,7 @@ class _Walk:
             if factor not in left:
                 return False
             left.remove(factor)
-        return a.number <= b.number and set(left) <= self.at_least_one
+        return a.number <= b.number and (not is_empty or set(left) <= self.at_least_one)
 
     def asked_valid(self, instr: k.Instr) -> Shape:
         dst = self.types[instr.dst]
@@ -316,9 +400,6 @@ class _Walk:
         return asked[0], asked[1]
 
     # Values
-
-    def bytes_of(self, tile: str, loc: Location | None) -> Amount:
-        return product_of(self.types[tile].dtype.itemsize, *self.shape(tile, loc))
 
     def shape(self, tile: str, loc: Location | None) -> Shape:
         found = self.valid.get(tile)

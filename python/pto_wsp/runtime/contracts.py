@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
 
 from pto_wsp.errors import ContractBroken, UnknownParameter, WrongValue, did_you_mean
 from pto_wsp.ir import workload as w
@@ -33,18 +35,52 @@ class Required:
     graph: ContractGraph
 
 
-class GraphLaunch(Protocol):
-    """A launch of a graph."""
+class GivenArrays:
+    """The arrays that launches of graphs were given, as long as these exist."""
 
-    @property
-    def graph(self) -> ContractGraph:
-        """What was launched."""
-        ...
+    def __init__(self) -> None:
+        self._uses: dict[ContractGraph, dict[tuple[int, int], _Uses]] = {}
 
-    @property
-    def accesses(self) -> Sequence[ArrayAccess]:
-        """What it does with its arrays."""
-        ...
+    def add(self, graph: ContractGraph, accesses: Iterable[ArrayAccess]) -> None:
+        """Take note of a launch of a graph."""
+        spans = self._uses.setdefault(graph, {})
+        for access in accesses:
+            found = spans.get(access.span)
+            if found is None or found.memory() is None:
+                found = spans[access.span] = _Uses(_memory_of(access.array, spans, access.span), set())
+            found.tensors.add((access.tensor, access.is_written))
+
+    def of(self, graph: ContractGraph, span: tuple[int, int]) -> set[tuple[str, bool]]:
+        """Return the tensors for which launches of a graph were given an array, and whether they write it."""
+        found = self._uses.get(graph, {}).get(span)
+        return set() if found is None or found.memory() is None else found.tensors
+
+
+@record
+class _Uses:
+    """An array by its memory, and the tensors that it was given for."""
+
+    memory: Callable[[], object]
+    tensors: set[tuple[str, bool]]
+
+
+def _memory_of(
+    array: np.ndarray, spans: dict[tuple[int, int], _Uses], span: tuple[int, int]
+) -> Callable[[], object]:
+    """Return a function that returns the owner of the memory, or None when it is free; then forget its span.
+
+    Memory that numpy does not own is kept.
+    """
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    if array.base is not None:
+        return lambda: array
+
+    def forget(reference: object) -> None:
+        if span in spans and spans[span].memory is reference:
+            del spans[span]
+
+    return weakref.ref(array, forget)
 
 
 class ContractGraph:
@@ -112,17 +148,16 @@ class ContractGraph:
             advice = did_you_mean(tensor, names)
             raise UnknownParameter(program=self.name, name=tensor, advice=advice, loc=caller_location())
 
-    def check_requirements(self, call: BoundCall, earlier: Sequence[GraphLaunch]) -> None:
+    def check_requirements(self, call: BoundCall, given: GivenArrays) -> None:
         """Raise ContractBroken if a required tensor is not one that an earlier launch provides."""
         for required in self._required:
             wanted = next(a.span for a in call.accesses if a.tensor == required.tensor)
-            launches = [launch for launch in earlier if launch.graph is required.graph]
-            found = [access for launch in launches for access in launch.accesses if access.span == wanted]
-            if any(access.tensor in required.graph._provided for access in found):
+            found = given.of(required.graph, wanted)
+            if any(tensor in required.graph._provided for tensor, _ in found):
                 continue
             provider = required.graph.name
             reason = f"no earlier launch of `{provider}` provides the array of `{required.tensor}`"
-            written = [access.tensor for access in found if access.is_written]
+            written = sorted(tensor for tensor, is_written in found if is_written)
             hint = f'add `.provides("{written[0]}", after=...)` to `{provider}`' if written else None
             raise ContractBroken(reason=reason, loc=caller_location(), hint=hint)
 

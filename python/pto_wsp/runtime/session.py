@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -17,7 +18,7 @@ from pto_wsp.errors import (
 )
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.bound_call import ArrayAccess, BoundCall
-from pto_wsp.runtime.contracts import ContractGraph
+from pto_wsp.runtime.contracts import ContractGraph, GivenArrays
 from pto_wsp.runtime.program import Program
 from pto_wsp.runtime.run import Run
 from pto_wsp.runtime.stats import RunStats
@@ -30,12 +31,14 @@ class Wait:
     """Why tasks of a launch may wait for tasks of an earlier one.
 
     Attributes:
-        launch: the earlier launch.
+        number: of the earlier launch in its session.
+        name: of the earlier launch.
         hazard: `read after write`, `write after read` or `write after write`.
         tensor: name of the tensor in the later launch.
     """
 
-    launch: Launch
+    number: int
+    name: str
     hazard: str
     tensor: str
 
@@ -43,23 +46,34 @@ class Wait:
 class Launch:
     """A program that a session runs.
 
+    It keeps the launches that it waits for until its outcome is known.
+
     Attributes:
         name: of the graph, or of the workload.
         graph: what was launched, with its contract.
         waits: the launches that it waits for, with the reasons; those that were settled before are left out.
         number: of the launch in its session, from 0 on.
+        session: what launched it.
         location: where it was launched.
         accesses: what it does with its arrays.
+        stats: figures of the run, or None before `wait` has returned.
+        trace: the record of the run, if the schedule asks for one and `wait` has returned; else None.
     """
 
-    def __init__(self, graph: ContractGraph, call: BoundCall, waits: tuple[Wait, ...], number: int) -> None:
+    def __init__(
+        self, session: Session, graph: ContractGraph, call: BoundCall, earlier: Sequence[tuple[Launch, Wait]]
+    ) -> None:
         self.name = graph.name
         self.graph = graph
-        self.waits = waits
-        self.number = number
+        self.waits = tuple(wait for _, wait in earlier)
+        self.number = session.num_launches
+        self.session = session
         self.location = call.location
+        self.stats: RunStats | None = None
+        self.trace: Trace | None = None
         self.accesses = call.accesses
-        self._call = call
+        self._earlier = tuple(launch for launch, _ in earlier)
+        self._call: BoundCall | None = call
         self._is_cancelled = False
         self._is_reported = False
         self._has_begun = False
@@ -78,17 +92,8 @@ class Launch:
 
     @property
     def _has_ended(self) -> bool:
-        return self._has_begun and (self._run is None or self._run.done)
-
-    @property
-    def stats(self) -> RunStats | None:
-        """Figures of the run, or None before `wait` has returned."""
-        return None if self._run is None else self._run.stats
-
-    @property
-    def trace(self) -> Trace | None:
-        """The record of the run, if the schedule asks for one and `wait` has returned; else None."""
-        return None if self._run is None else self._run.trace
+        run = self._run
+        return self._has_begun and (run is None or run.done)
 
     def wait(self) -> RunStats:
         """Lend the calling thread to the launch until it is done, and return its figures.
@@ -113,7 +118,7 @@ class Launch:
             launch = pending.pop()
             if launch._outcome is None and launch.number not in found:
                 found[launch.number] = launch
-                pending += [wait.launch for wait in launch.waits]
+                pending += launch._earlier
         return [found[number] for number in sorted(found)]
 
     def _result(self) -> RunStats:
@@ -127,20 +132,25 @@ class Launch:
     def _settle(self) -> None:
         """Wait for the outcome. A failure of a launch that it waits for counts more than its own end."""
         self._wait_for_begin()
+        run, earlier = self._run, self._earlier
+        if self._outcome is not None:  # another thread was here
+            return
         outcome: RunStats | Exception | None = self._error
-        if self._run is not None:
+        if run is not None:
             try:
-                outcome = self._run.wait()
+                outcome = run.wait()
             except NestedRun:
                 raise
             except Exception as error:
                 outcome = error
+            self.stats, self.trace = run.stats, run.trace
         try:
-            for wait in self.waits:
-                self._require(wait)
+            for launch in earlier:
+                self._require(launch)
         except LaunchSkipped as error:
             outcome = error
         self._outcome = outcome
+        self._earlier, self._run, self._call = (), None, None
 
     @property
     def is_settled(self) -> bool:
@@ -158,12 +168,12 @@ class Launch:
     def cancel(self) -> None:
         """End the launch: no task of it begins any more. `wait` then raises `RunInterrupted`."""
         self._is_cancelled = True
-        if self._run is not None:
-            self._run.cancel()
+        if (run := self._run) is not None:
+            run.cancel()
 
     def begin(self) -> bool:
         """Begin the run if it need not wait for the end of another launch; called by the session."""
-        if not all(wait.launch._has_begun for wait in self.waits):
+        if not all(launch._has_begun for launch in self._earlier):
             return False
         try:
             if not self._try_begin():
@@ -186,10 +196,10 @@ class Launch:
     def _begin_later(self) -> None:
         assert self._begun is not None
         try:
-            for wait in self.waits:
-                wait.launch._wait_for_begin()
+            for launch in self._earlier:
+                launch._wait_for_begin()
             while not self._try_begin():
-                oldest = next((wait for wait in self.waits if not wait.launch.done), None)
+                oldest = next((launch for launch in self._earlier if not launch.done), None)
                 if oldest is not None:
                     self._require(oldest)
         except Exception as error:
@@ -202,27 +212,27 @@ class Launch:
         """Begin the run while launches that it waits for are under way; return False if it cannot."""
         if self._is_cancelled:
             raise RunInterrupted(reason="it was cancelled before it began")
-        earlier = []
-        for wait in self.waits:
-            if wait.launch._error is not None or wait.launch.done:
-                self._require(wait)
-            elif wait.launch._run is not None:
-                earlier.append(wait.launch._run)
+        assert self._call is not None
+        earlier: list[Run] = []
+        for launch in self._earlier:
+            run = launch._run
+            if run is None or launch.done:
+                self._require(launch)
+            else:
+                earlier.append(run)
         self._run = self._call.submit(earlier)
         if self._run is not None and self._is_cancelled:
             self._run.cancel()
         return self._run is not None
 
-    def _require(self, wait: Wait) -> None:
+    def _require(self, launch: Launch) -> None:
         """Wait for a launch, and raise LaunchSkipped if it failed."""
         try:
-            if wait.launch._error is not None:
-                raise wait.launch._error
-            wait.launch._result()
+            launch._result()
         except PtoError as error:
-            notes = [(f"`{wait.launch.name}` was launched here", wait.launch.location)]
+            notes = [(f"`{launch.name}` was launched here", launch.location)]
             raise LaunchSkipped(
-                name=self.name, first=wait.launch.name, code=error.code, loc=self.location, notes=notes
+                name=self.name, first=launch.name, code=error.code, loc=self.location, notes=notes
             ) from error
 
 
@@ -234,12 +244,16 @@ class Session:
     several threads have the order in which `launch` was called.
 
     Use it as a context manager: leaving the block waits for all launches, and an exception cancels them.
+
+    Attributes:
+        num_launches: launches so far. The session forgets those that have succeeded.
     """
 
     def __init__(self) -> None:
+        self.num_launches = 0
         self._lock = threading.Lock()
-        self._launches: list[Launch] = []
-        self._unsettled: list[Launch] = []  # of them
+        self._unsettled: list[Launch] = []
+        self._given = GivenArrays()
         self._is_closed = False
 
     def __reduce__(self) -> NoReturn:
@@ -268,8 +282,10 @@ class Session:
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        """All launches, in order."""
-        return tuple(self._launches)
+        """Launches that are under way or whose error `wait` has not raised yet, in order."""
+        with self._lock:
+            self._forget_settled()
+            return tuple(self._unsettled)
 
     def launch(
         self, program: Program | ContractGraph, *, workers: int | None = None, **values: Any
@@ -296,24 +312,30 @@ class Session:
         with self._lock:
             if self._is_closed:
                 raise SessionClosed(name=graph.name, loc=caller_location())
-            graph.check_requirements(call, self._launches)
-            launch = Launch(graph, call, self._waits_of(call), len(self._launches))
+            graph.check_requirements(call, self._given)
+            launch = Launch(self, graph, call, self._waits_of(call))
             if not launch.begin():
                 launch.start_later()
-            self._launches.append(launch)
+            self.num_launches += 1
             self._unsettled.append(launch)
+            if graph is program:
+                self._given.add(graph, call.accesses)
         return launch
 
-    def _waits_of(self, call: BoundCall) -> tuple[Wait, ...]:
+    def _forget_settled(self) -> None:
+        self._unsettled = [launch for launch in self._unsettled if not launch.is_settled]
+
+    def _waits_of(self, call: BoundCall) -> list[tuple[Launch, Wait]]:
         """Return the launches that are not settled and conflict with a call, each with its first reason."""
-        found: list[Wait] = []
-        self._unsettled = [earlier for earlier in self._unsettled if not earlier.is_settled]
+        found: list[tuple[Launch, Wait]] = []
+        self._forget_settled()
         for earlier in self._unsettled:
             pairs = ((a, b) for a in earlier.accesses for b in call.accesses if a.conflicts_with(b))
             first, second = next(pairs, (None, None))
             if first is not None and second is not None:
-                found.append(Wait(earlier, _hazard(first, second), second.tensor))
-        return tuple(found)
+                wait = Wait(earlier.number, earlier.name, _hazard(first, second), second.tensor)
+                found.append((earlier, wait))
+        return found
 
     def order(
         self, array: Any, *, reads: list[Launch] | None = None, write: Launch | None = None,
@@ -346,7 +368,7 @@ class Session:
                 raise ContractBroken(reason=f"expected {names}", loc=caller_location(), hint=hint)
 
     def _require_access(self, launch: Launch, array: Any, is_written: bool) -> None:
-        if launch not in self._launches:
+        if launch.session is not self:
             raise ContractBroken(reason=f"`{launch.name}` is of another session", loc=caller_location())
         if not any(a.array is array and (a.is_written or not is_written) for a in launch.accesses):
             what = "writes" if is_written else "reads"
@@ -362,7 +384,7 @@ class Session:
         """
         skipped: PtoError | None = None
         failed: PtoError | None = None
-        for launch in self.launches:
+        for launch in self._all_unsettled():
             try:
                 launch.wait()
             except LaunchSkipped as error:
@@ -375,8 +397,12 @@ class Session:
 
     def cancel(self) -> None:
         """Cancel all launches that are not done."""
-        for launch in self.launches:
+        for launch in self._all_unsettled():
             launch.cancel()
+
+    def _all_unsettled(self) -> list[Launch]:
+        with self._lock:
+            return [*self._unsettled]
 
 
 def _hazard(earlier: ArrayAccess, later: ArrayAccess) -> str:

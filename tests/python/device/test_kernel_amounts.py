@@ -1,6 +1,7 @@
 """Amounts of kernels as expressions: the numbers that the walk of a call counts, for all sizes."""
 
 import importlib
+import math
 from typing import Any
 
 import pytest
@@ -8,9 +9,12 @@ import pytest
 from pto_wsp import DYN, In, InOut, Out, Scalar, Tensor, Tile, bf16, f32, i32, i64, kernel, pto
 from pto_wsp.device.kernel_amounts import kernel_amounts
 from pto_wsp.device.kernel_cost import kernel_cost
+from pto_wsp.device.model import CoreCache, CoreKind, Device, InstructionCost, Route
 from pto_wsp.device.reader import get_device
 from pto_wsp.errors import NoCost
 from pto_wsp.lang.kernel.kernel import Kernel
+from pto_wsp.support.record import replace
+from pto_wsp.types.space import Space
 from tests.python.device.test_kernel_cost import attend, product, repeated
 
 paged_decode: Any = importlib.import_module("examples.02_paged_decode.paged_decode")
@@ -64,17 +68,51 @@ CALLS: list[tuple[Kernel, list[tuple[list[tuple[int, ...]], list[int]]]]] = [
 ]
 
 
-@pytest.mark.parametrize("device", DEVICES)
+def whole_number(device: Device) -> Device:
+    """Return a device on which no instruction takes a part of a cycle."""
+
+    def rounded(cost: InstructionCost) -> InstructionCost:
+        return replace(
+            cost,
+            start=float(math.ceil(cost.start + 1)),
+            **{name: float(math.ceil(getattr(cost, name))) for name in ("repeat", "row", "block", "right")},
+            block_of_4=float(math.ceil(cost.block_of_4)),
+            wide=None if cost.wide is None else (cost.wide[0], rounded(cost.wide[1])),
+            transposed=None if cost.transposed is None else rounded(cost.transposed),
+        )
+
+    ways = [replace(way, rate=0.5, start=float(math.ceil(way.start))) for way in device.transfers]
+    return replace(
+        device, costs={row: rounded(cost) for row, cost in device.costs.items()}, transfers=tuple(ways)
+    )
+
+
+def flat(device: Device) -> Device:
+    """Return the device with one memory and one pipe for arithmetic, and caches of its own."""
+    core = CoreKind("core", 2, ("any", "vector", "cube", "mixed"), ("load", "vector"), {Space.UB: 1 << 30})
+    ways = (Route(Space.GM, Space.UB, "load", 0.25, 8.0), Route(Space.UB, Space.GM, "load", 0.5, 4.0))
+    caches = (CoreCache(4096, 1.0), CoreCache(16384, 0.5))
+    cache = replace(device.l2, core_rate=0.25)
+    return replace(device, cores=(core,), transfers=ways, core_caches=caches, l2=cache)
+
+
+@pytest.mark.parametrize("device", [*DEVICES, "flat"])
 @pytest.mark.parametrize(
     ("made", "calls"), CALLS, ids=lambda part: part.name if isinstance(part, Kernel) else ""
 )
 def test_expressions_have_the_values_that_a_call_counts(made: Kernel, calls: Any, device: str) -> None:
-    function, on = made.specialise({}, {}), get_device(device)
+    on = whole_number(get_device(DEVICES[0] if device == "flat" else device))
+    on = flat(on) if device == "flat" else on
+    function = made.specialise({}, {})
     amounts = kernel_amounts(function, on)
     for shapes, scalars in calls:
         cost = kernel_cost(function, on, shapes, scalars)
         expected = cost.operations, [*cost.loaded], [*cost.stored]
         assert amounts.of(shapes, scalars) == expected, (shapes, scalars)
+        if not amounts.unknown:
+            cycles = {pipe: n for pipe, n in amounts.cycles_of(shapes, scalars).items() if n}
+            assert cycles == {pipe: n for pipe, n in cost.busy.items() if n}, (shapes, scalars)
+    assert not amounts.unknown
 
 
 def test_amounts_read_as_expressions_of_views_and_scalars() -> None:

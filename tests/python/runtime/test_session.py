@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from typing import Any, cast
 
 import numpy as np
@@ -150,10 +152,10 @@ def test_each_hazard_is_named(programs: dict[str, Program]) -> None:
     write = session.launch(programs["copying"], X=a, Y=endless)
     other = session.launch(programs["copying"], X=a, Y=c)
     other.wait()
-    assert [(w.launch, w.hazard, w.tensor) for w in read.waits] == [(first, "read after write", "X")]
-    assert [(w.launch, w.hazard) for w in write.waits] == [
-        (first, "write after write"),
-        (read, "write after read"),
+    assert [(w.number, w.hazard, w.tensor) for w in read.waits] == [(first.number, "read after write", "X")]
+    assert [(w.number, w.name, w.hazard) for w in write.waits] == [
+        (first.number, first.name, "write after write"),
+        (read.number, read.name, "write after read"),
     ]
     assert not other.waits and not read.done and not write.done
     release(endless)
@@ -183,7 +185,7 @@ def test_tasks_begin_before_the_earlier_launch_has_ended(programs: dict[str, Pro
         again = session.launch(programs["copying"], X=c, Y=b, workers=workers)
         while not ((a == 1).all() and (b == 4).all() and (c == 3).all()):
             time.sleep(0.001)
-        assert [launch.waits[0].launch for launch in (read, write, again)] == [first] * 3
+        assert [launch.waits[0].number for launch in (read, write, again)] == [first.number] * 3
         assert not any(launch.done for launch in (first, read, write, again))
         release(endless)
 
@@ -308,6 +310,24 @@ def test_leaving_by_an_exception_cancels(programs: dict[str, Program]) -> None:
         session.launch(programs["spinning"], X=endless)
 
 
+def test_a_session_forgets_launches_that_succeeded(programs: dict[str, Program]) -> None:
+    """Memory of a session that lives as long as a server does not grow, nor does a chain of launches."""
+    provider = graph(programs["copying"]).provides("Y", after="copy")
+    alive: list[weakref.ref[Any]] = []
+    with Session() as session:
+        a = zeros(1)[0]
+        for _ in range(20):
+            b = np.empty_like(a)
+            alive += [weakref.ref(session.launch(provider, X=a, Y=b)), weakref.ref(b)]
+            a = b
+        session.wait()
+        assert session.launches == () and session.num_launches == 20
+        gc.collect()
+        assert [ref() for ref in alive if ref() is not None] == [a]
+        taken = np.empty_like(a)
+        session.launch(graph(programs["copying"]).requires("X", from_=provider), X=a, Y=taken)
+
+
 def test_threads_share_a_session(programs: dict[str, Program]) -> None:
     """Each thread adds to one array, in any order: the number of additions is what counts."""
     (total,), ones = zeros(1), np.ones((ROWS, 64), np.float32)
@@ -331,7 +351,7 @@ def test_threads_share_a_session(programs: dict[str, Program]) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    assert (total == 40).all() and len(session.launches) == 40
+    assert (total == 40).all() and session.num_launches == 40
 
 
 # --- contracts ---

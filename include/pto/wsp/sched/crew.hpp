@@ -22,9 +22,10 @@
 
 namespace pto::wsp::sched {
 
-/// One thread is the keeper of the run. It is worker 0, stays until the run is over, and detects a run that
-/// is stuck. The keeper is the first thread that waits for the run, or a pool thread if the run was offered
-/// to the pool. Other pool threads join while there is work.
+/// One thread is the keeper of the run. It is worker 0, ends the run, and detects a run that is stuck. The
+/// keeper is the first thread that waits for the run, or a pool thread if the run was offered to the pool. A
+/// pool thread without work resigns while others run tasks: it may work for other runs, and any pool thread
+/// becomes the keeper later. Other pool threads join while there is work.
 ///
 /// A worker takes a published slice, or continues a dispatcher that no thread is in (its own first), or
 /// waits. No dispatcher and no slice depends on a particular thread.
@@ -104,6 +105,9 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
       lend_thread();  // announces that it sleeps
       if (is_done()) {
         waiters_.cancel();
+      } else if (is_keeper_missed() && take_keeper()) {
+        waiters_.cancel();
+        return keep(true);
       } else if (!waiters_.wait(kAskPeriod) && is_interrupted()) {
         cancel();
       }
@@ -114,7 +118,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   void cancel() {
     if (is_done()) return;
     run_.cancel();
-    keeper_sleeps_.notify_one();
+    if (!keeper_sleeps_.notify_one()) Pool::instance().wake();
   }
 
   /// Whether the run is over and no thread is in one of its tasks. Acquire: all its writes are visible.
@@ -152,7 +156,8 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   // Job, called by the pool.
   int join() override {
     if (is_over_.load(std::memory_order_relaxed)) return -1;
-    if (keeper_.load(std::memory_order_relaxed) == Keeper::kOffered && take_keeper()) {
+    const bool is_offered = keeper_.load(std::memory_order_relaxed) == Keeper::kOffered;
+    if ((is_offered || is_keeper_missed()) && take_keeper()) {
       num_inside_.fetch_add(1, std::memory_order_relaxed);
       return 0;
     }
@@ -180,7 +185,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   void help(int slot, EventCount& sleepers) override {
     if (slot == 0) {
       keep(false);
-      return sleepers.prepare();
+      return sleepers.prepare();  // the pool looks once more
     }
     const FloatEnvironment floats;
     for (;;) {
@@ -188,6 +193,8 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
         if (work_once(uint32_t(slot))) {
           idle = 0;
           call();
+        } else if (is_keeper_missed()) {
+          break;
         } else {
           pause(idle++);
         }
@@ -204,6 +211,7 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
     kAwaited,  ///< the first thread that waits becomes the keeper
     kOffered,  ///< or a pool thread, whichever comes first
     kTaken,
+    kResigned,  ///< a pool thread was it, and others run tasks
   };
 
   static constexpr int kSpins = 200;
@@ -216,15 +224,41 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
 
   // The keeper
 
-  bool take_keeper() { return keeper_.exchange(Keeper::kTaken, std::memory_order_acq_rel) != Keeper::kTaken; }
+  bool take_keeper() {
+    const Keeper before = keeper_.exchange(Keeper::kTaken, std::memory_order_acq_rel);
+    if (before == Keeper::kResigned) add_free(-1);
+    return before != Keeper::kTaken;
+  }
 
-  /// Worker 0, until the run is over.
+  /// Whether a keeper that resigned has something to do, or no other thread is in the run.
+  bool is_keeper_missed() {
+    if (keeper_.load(std::memory_order_acquire) != Keeper::kResigned) return false;
+    return num_inside_.load(std::memory_order_relaxed) == 0 ||
+           is_retry_due_.load(std::memory_order_relaxed) || wants_keeper();
+  }
+
+  /// Gives the role back if this pool thread has nothing to do in the run and others run tasks of it. They
+  /// return to the pool, which looks for a keeper then.
+  bool resign() {
+    const RunOptions& options = run_.options();
+    const bool is_observed = options.on_progress != nullptr || options.time_limit_ns > 0;
+    if (run_.worker(0).is_lent || options.imports != nullptr || is_observed || is_building()) return false;
+    bool is_other_active = false;
+    for (uint32_t i = 1; i < run_.num_workers() && !is_other_active; ++i)
+      is_other_active = run_.worker(i).is_active.load(std::memory_order_seq_cst);
+    if (!is_other_active) return false;
+    add_free(1);
+    keeper_.store(Keeper::kResigned, std::memory_order_seq_cst);
+    return true;
+  }
+
+  /// Worker 0, until the run is over or the keeper resigns.
   void keep(bool is_lent) {
     {
       const FloatEnvironment floats;
       run_.worker(0).is_lent = is_lent;
       try {
-        keep_at_work();
+        if (!keep_at_work()) return;
       } catch (EngineError& error) {
         run_.abort({0, 0, std::move(error), true});
       } catch (...) {
@@ -235,10 +269,13 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
   }
 
   /// Wakes other workers when there is more work. It wakes them immediately if the first slice, which this
-  /// thread runs, may take long.
-  void keep_at_work() {
-    if (run_.options().is_in_order() || run_.options().begins_alone) {
-      if (!InOrder(run_).work()) return run_.end_at(run_.numbering_start().first_slice);
+  /// thread runs, may take long. Returns false if it resigned.
+  bool keep_at_work() {
+    if (is_alone_.load(std::memory_order_relaxed) || run_.options().is_in_order()) {
+      if (!InOrder(run_).work()) {
+        run_.end_at(run_.numbering_start().first_slice);
+        return true;
+      }
       is_alone_.store(false, std::memory_order_seq_cst);
     }
     for (uint32_t i = 1; i < run_.num_workers() && run_.may_be_long(); ++i) call();
@@ -250,12 +287,15 @@ class Crew final : public Job, public Others, public std::enable_shared_from_thi
       } else if (round < kSpins) {
         pause(round++);
         looked_ns = 0;
+      } else if (resign()) {
+        return false;
       } else {
         sleep();
         check_stuck(looked_ns);
       }
       run_.look_out(run_.worker(0));
     }
+    return true;
   }
 
   /// Sleeps until there is work, or until the next check for an interrupt of the caller is due.

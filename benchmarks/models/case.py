@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.harness import THREADS, Bench, Measurement, Row, elapsed_ms
 from benchmarks.models.layers import measure_layers
 from benchmarks.models.load import LOAD_ROWS, measure_load
-from benchmarks.models.peers import MISSING, PEER, LlamaCpp, answer_all, has_peer, llama_cpp
+from benchmarks.models.peers import MISSING, PEER, LlamaCpp, answer_all, has_peer, llama_cpp, timings
 from benchmarks.models.products import measure_product
 from examples.llm.config import UnknownModel
 from examples.llm.engine import Engine
@@ -130,7 +130,7 @@ def decode(bench: Bench, model: Model, peer: LlamaCpp) -> None:
         return (NEW - 1) / elapsed_ms(lambda: list(tokens)) * 1e3
 
     def theirs() -> float:
-        return peer.answer(prompt, NEW)["predicted_per_second"]
+        return timings(peer, prompt, NEW)["predicted_per_second"]
 
     compare(bench, "smollm_decode_vs_llamacpp", ours, theirs)
 
@@ -143,7 +143,7 @@ def prefill(bench: Bench, model: Model, peer: LlamaCpp) -> None:
         return LONG / elapsed_ms(lambda: list(Engine(model).generate(prompt, 1))) * 1e3
 
     def theirs() -> float:
-        return peer.answer(prompt, 1)["prompt_per_second"]
+        return timings(peer, prompt, 1)["prompt_per_second"]
 
     compare(bench, "smollm_prefill_512_vs_llamacpp", ours, theirs)
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import THREADS, Bench, Measurement, Row, elapsed_ms
-from benchmarks.models.peers import MISSING, PEER, LlamaCpp, has_peer, llama_cpp
+from benchmarks.models.peers import MISSING, PEER, LlamaCpp, has_peer, llama_cpp, timings
 from examples.llm.checkpoint import pack
 from examples.llm.gguf_file import GgufFile
 from examples.llm.kernels import PAGE
 from examples.llm.model import Chunk, Model
-from pto_wsp import f32, i8
+from pto_wsp import bf16, f32, i8
 from pto_wsp.types.dtype import DType
 
 HIDDEN, HEADS, INNER, VOCABULARY = 4096, 32, 11008, 320
@@ -43,11 +43,11 @@ class LayerKind:
 
 KINDS = {
     "f32": LayerKind("F32", f32),
-    "bf16": LayerKind("BF16", f32),
+    "bf16": LayerKind("BF16", bf16),
     "q8": LayerKind("Q8_0", i8),
     "q4": LayerKind("Q4_0", i8),
 }
-"""By the name in rows. With bf16, our activations are f32 and those of llama.cpp bf16."""
+"""By the name in rows."""
 
 
 def measure_layers(bench: Bench) -> None:
@@ -137,12 +137,12 @@ def some_tokens(count: int) -> list[int]:
 
 def peer_prompt_ms(peer: LlamaCpp) -> float:
     """Return the server's own time of a prompt."""
-    return peer.answer(some_tokens(PROMPT), 1)["prompt_ms"]
+    return timings(peer, some_tokens(PROMPT), 1)["prompt_ms"]
 
 
 def peer_decode_ms(peer: LlamaCpp) -> float:
     """Return the server's own time of a decode step."""
-    return peer.answer(some_tokens(PAST), DECODED)["predicted_per_token_ms"]
+    return timings(peer, some_tokens(PAST), DECODED)["predicted_per_token_ms"]
 
 
 # --- files ---

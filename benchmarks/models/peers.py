@@ -29,6 +29,9 @@ MISSING = f"llama.cpp is missing: build llama-server and name it in {SERVER}, or
 START_S = 60.0
 """Most seconds until a server answers."""
 
+SETTLE_S = 0.2
+"""Seconds after an answer in which threads of the server may still look for work."""
+
 
 class LlamaCpp(Protocol):
     """A server of llama.cpp."""
@@ -66,6 +69,13 @@ def llama_cpp(path: Path, threads: int, requests: int, context: int) -> Iterator
         yield server
     finally:
         server.close()
+
+
+def timings(peer: LlamaCpp, prompt: list[int], count: int) -> dict[str, Any]:
+    """Continue a prompt by `count` tokens, and return the server's own timings in ms when it is quiet."""
+    found = peer.answer(prompt, count)
+    time.sleep(SETTLE_S)
+    return found
 
 
 def answer_all(peer: LlamaCpp, prompts: list[list[int]], counts: list[int]) -> None:

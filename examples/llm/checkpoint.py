@@ -10,7 +10,7 @@ import numpy as np
 from examples.llm.config import Config, UnknownModel
 from examples.llm.storage import FLOATS, Matrix, Storage, divisor
 from examples.llm.weights import NO_ADAPTERS, AdapterPlan, Embedding, Plan
-from pto_wsp import f32, panel_cols, u8
+from pto_wsp import bf16, f32, i8, panel_cols, u8
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.quantised import CHUNK, FORMATS
 
@@ -62,17 +62,22 @@ class Packed:
         """Return what a program is compiled for.
 
         Raises:
-            UnknownModel: activations of i8, and a matrix that is not quantised, adapters, or sizes that are
-                not in whole groups.
+            UnknownModel: activations of i8, and a matrix that is not quantised, or sizes that are not in
+                whole groups; activations of bf16, and a matrix of another type; or one of both, and adapters.
         """
         if activations is not f32 and adapters.roles:
-            raise UnknownModel("adapters need activations of f32, found i8")
+            raise UnknownModel(f"adapters need activations of f32, found {activations}")
         storages = [*(s for role in self.layers.values() for s in role), self.head]
         plain = {s.kind for s in storages if s.form is None}
-        if activations is not f32 and plain:
+        others = {s.kind for s in storages} - {"bf16"}
+        if activations is bf16 and others:
+            raise UnknownModel(
+                f"activations of bf16 need matrices of bf16, found {', '.join(sorted(others))}"
+            )
+        if activations is i8 and plain:
             raise UnknownModel(f"activations of i8 need quantised matrices, found {', '.join(sorted(plain))}")
         sizes = (self.config.hidden, self.config.dim, self.config.inner, self.config.shared)
-        if activations is not f32 and any(size % CHUNK for size in sizes):
+        if activations is i8 and any(size % CHUNK for size in sizes):
             raise UnknownModel(f"activations of i8 need sizes in multiples of {CHUNK}, found {sizes}")
         return Plan(self.config, self.layers, self.head, self.embedding, activations, cache, adapters)
 

@@ -112,7 +112,7 @@ class Model:
 
     Args:
         packed: the weights.
-        activations: i8, or f32.
+        activations: i8, bf16 or f32.
         pages: of the cache, `PAGE` positions each.
         cache: element type of keys and values: f32, bf16, or i8 with a scale per position and head.
         target: of the program.

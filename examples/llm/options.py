@@ -199,7 +199,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ignore-eos", action="store_true", help="go on after a token that ends an answer")
     parser.add_argument("--drafts", type=int, metavar="N", help="most tokens to guess per step")
-    parser.add_argument("--activations", choices=["f32", "i8"], help="of products")
+    parser.add_argument("--activations", choices=list(TYPES), help="of products")
     parser.add_argument("--cache", choices=list(TYPES), help="of keys and values")
     parser.add_argument("--adapter", action="append", metavar="NAME=FOLDER", help="load an adapter of PEFT")
     parser.add_argument("--use", metavar="NAME", help="adapter of a prompt or a conversation")

@@ -59,7 +59,7 @@ class Plan:
         layers: per role the storages that layers use, most often one.
         head: storage of the matrix that makes scores.
         embedding: how the table of embeddings lies.
-        activations: i8, or f32.
+        activations: i8, bf16 or f32.
         cache: element type of keys and values: f32, bf16 or i8.
         adapters: matrices that adapters of requests change.
     """

@@ -113,7 +113,7 @@ class Launch:
     def _unsettled(self) -> list[Launch]:
         """Return the launch and those that it depends on, in order, without those whose outcome is known."""
         found: dict[int, Launch] = {}
-        pending = [self]
+        pending: list[Launch] = [self]
         while pending:
             launch = pending.pop()
             if launch._outcome is None and launch.number not in found:

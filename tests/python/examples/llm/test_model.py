@@ -100,3 +100,19 @@ def test_the_chosen_token_is_the_lowest_of_equal_ones(model: Model) -> None:
 def test_activations_of_i8_need_quantised_matrices() -> None:
     with pytest.raises(UnknownModel, match="need quantised matrices, found f32"):
         Model(pack(random_checkpoint(SMALL)), i8)
+
+
+def test_activations_of_bf16_need_matrices_of_bf16() -> None:
+    with pytest.raises(UnknownModel, match="need matrices of bf16, found f32"):
+        Model(pack(random_checkpoint(SMALL)), bf16)
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS, 2))
+def test_activations_of_bf16(form: str) -> None:
+    """Scores are those of f32 within the rounding of rows, and equal for any cut of the prompt."""
+    checkpoint, ids = random_checkpoint(FORMS[form], dtype=bf16), tokens_of(SMALL, LENGTH)
+    model = Model(pack(checkpoint), bf16, pages=12)
+    whole = answer(model, ids, [LENGTH], [5, 0, 3])
+    assert np.abs(whole - scores(checkpoint, ids)).max() < 0.2
+    for cuts in ([1, 37, LENGTH], [64, 128, LENGTH - 1, LENGTH]):
+        assert np.array_equal(answer(model, ids, cuts, [7, 8, 9]), whole), cuts

@@ -23,18 +23,22 @@ FLAGS = ("-std=c++17", "-O1", "-ffp-contract=off", "-march=native", "-fPIC", "-s
 def emulated_source(kernels: Sequence[KernelFunction], code: DeviceCode) -> str:
     """Return device code with a table whose functions run blocks of emulated threads."""
     out = TextWriter()
+    out.line("#include <vector>")
     out.line("namespace pto::wsp::tile {")
     for kernel in kernels:
         name = function_name(kernel)
         parameters = "const View* views, const Scalar* scalars, const TaskContext* context"
         out.line(f"int32_t {name}({parameters}) {{")
         with out.indented():
+            out.line("TaskContext own = *context;")
+            out.line(f"const std::vector<char> spilled({max(code.spilled_bytes[kernel.name], 1)}, '\\xff');")
+            out.line("own.workspace = const_cast<char*>(spilled.data());")
             out.line("struct Call {")
             with out.indented():
                 out.line("const View* views;")
                 out.line("const Scalar* scalars;")
                 out.line("const TaskContext* context;")
-            out.line("} call{views, scalars, context};")
+            out.line("} call{views, scalars, &own};")
             out.line("return cuda::emulation::run_block([](void* of) {")
             with out.indented():
                 out.line("const auto& c = *static_cast<Call*>(of);")

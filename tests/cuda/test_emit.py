@@ -41,12 +41,23 @@ def test_emission_is_pure() -> None:
     assert registry.get("cuda").emit(module).files == registry.get("cuda").emit(module).files
 
 
-def test_tiles_that_do_not_fit_are_refused() -> None:
+def large(rows: int) -> Module:
     maker = KernelMaker("large")
-    a = maker.input("a", 128, 256, f32)
-    maker.store(maker.op("add", a, maker.input("b", 128, 256, f32)), "y")
+    a = maker.input("a", rows, 256, f32)
+    maker.store(maker.op("add", a, maker.input("b", rows, 256, f32)), "y")
+    return Module("m", (maker.done(),))
+
+
+def test_tiles_that_do_not_fit_lie_in_global_memory() -> None:
+    """Of two tiles of 128 KB, one stays in shared memory."""
+    text = registry.get("cuda").emit(large(128)).files["kernels.cu"]
+    assert "load_now(" in text and "load(" in text
+    assert "load_now(" not in registry.get("cuda").emit(large(64)).files["kernels.cu"]
+
+
+def test_tiles_that_do_not_fit_global_memory_are_refused() -> None:
     with pytest.raises(TilesTooLarge, match="large"):
-        registry.get("cuda").check(Module("m", (maker.done(),)))
+        registry.get("cuda").check(large(128 * 256))
 
 
 def test_prints_are_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
@@ -13,19 +14,45 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.targets.cuda import memory
 from tests.cuda.emulated import EmulatedCuda
 from tests.generators.drawing import tries
 from tests.python.targets import ctypes_abi
 from tests.python.targets.test_cpu_random import base_array, batches, layouts, same_bits, views
 
 
+Arrangements = list[Mapping[str, tuple[int, int, int, int]]]
+
+
 @tries(10, compiles=True)
 @given(batches(), st.lists(layouts(), min_size=6, max_size=6), st.integers(0, 99))
 def test_random_kernels(
+    cache: ArtifactCache, batch: tuple[KernelFunction, ...], arrangements: Arrangements, seed: int
+) -> None:
+    compare(cache, batch, arrangements, seed)
+
+
+@tries(10, compiles=True)
+@given(
+    batches(),
+    st.lists(layouts(), min_size=6, max_size=6),
+    st.integers(0, 99),
+    st.sampled_from((0, 256, 2048)),
+)
+def test_random_kernels_whose_tiles_do_not_fit_shared_memory(
     cache: ArtifactCache,
     batch: tuple[KernelFunction, ...],
-    arrangements: list[Mapping[str, tuple[int, int, int, int]]],
+    arrangements: Arrangements,
     seed: int,
+    shared: int,
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "SHARED_BYTES", shared)
+        compare(cache, batch, arrangements, seed)
+
+
+def compare(
+    cache: ArtifactCache, batch: tuple[KernelFunction, ...], arrangements: Arrangements, seed: int
 ) -> None:
     verify(Module("m", batch))
     artifact = EmulatedCuda().build(batch, cache)

@@ -310,6 +310,7 @@ class LaunchedRun:
                 "registers": facts.registers,
                 "spilled_bytes": facts.spilled_bytes,
                 "shared_bytes": self._program.shared_bytes,
+                "tile_bytes": self._program.tile_bytes,
                 "resident_blocks": facts.resident,
                 "is_benchmark": int(self._runner.code.walk.order.is_benchmark),
             }

@@ -360,7 +360,7 @@ API cuLaunchCooperativeKernel(void* function, unsigned x, unsigned y, unsigned z
   if (static_cast<int>(shared_bytes) > own.shared_bytes) return kInvalidValue;
   if (x > kMultiprocessors * kBlocksPerMultiprocessor) return kTooLarge;
   struct Program {
-    uint64_t words[14 + 17];
+    uint64_t words[16 + 17];
   };
   Program program;  // arguments are copied when a launch is enqueued
   memcpy(&program, arguments[0], sizeof program);

@@ -12,7 +12,7 @@ from pto_wsp.targets.base import Check
 from pto_wsp.targets.cpu.emit import too_large
 from pto_wsp.targets.cuda.group_by import is_group_by, write_group_by
 from pto_wsp.targets.cuda.kernels import CudaKernel
-from pto_wsp.targets.cuda.memory import SHARED_BYTES
+from pto_wsp.targets.cuda.memory import MOST_SPILLED_BYTES
 from pto_wsp.targets.cuda.program import DeviceWalk, emit_walk
 
 ENTRY = "pto_wsp_program"
@@ -30,11 +30,13 @@ class DeviceCode:
         text: their source, which nvcc compiles, or a C++ compiler with an emulation of a block.
         checks: per kernel, what its checks mean.
         shared_bytes: per kernel, the shared memory of a block.
+        spilled_bytes: per kernel, the global memory of a block for tiles.
     """
 
     text: str
     checks: Mapping[str, tuple[Check, ...]]
     shared_bytes: Mapping[str, int]
+    spilled_bytes: Mapping[str, int]
 
 
 @record
@@ -74,7 +76,7 @@ def emit_device_code(kernels: Sequence[KernelFunction]) -> DeviceCode:
     Raises:
         NoneKernelBody: a kernel is only declared.
         UnsupportedByTarget: a kernel uses what the target refuses.
-        TilesTooLarge: the tiles of a kernel do not fit the shared memory of a block.
+        TilesTooLarge: the tiles of a kernel that do not fit shared memory take too much global memory.
     """
     out = TextWriter()
     names = ", ".join(k.name for k in kernels)
@@ -85,19 +87,23 @@ def emit_device_code(kernels: Sequence[KernelFunction]) -> DeviceCode:
     out.line("namespace pto::wsp::cuda {")
     checks: dict[str, tuple[Check, ...]] = {}
     shared: dict[str, int] = {}
+    spilled: dict[str, int] = {}
     for kernel in kernels:
         out.line()
         if is_group_by(kernel):
-            checks[kernel.name], shared[kernel.name] = write_group_by(kernel, out), 0
+            checks[kernel.name] = write_group_by(kernel, out)
+            shared[kernel.name] = spilled[kernel.name] = 0
             continue
         code = CudaKernel(kernel, out)
         code.write()
-        checks[kernel.name], shared[kernel.name] = tuple(code.checks), code.memory.total_bytes
-        if code.memory.total_bytes > SHARED_BYTES:
-            raise too_large(kernel, code.memory.total_bytes, SHARED_BYTES, code.memory.peak)
+        memory = code.memory
+        checks[kernel.name] = tuple(code.checks)
+        shared[kernel.name], spilled[kernel.name] = memory.shared_bytes, memory.spilled_bytes
+        if memory.spilled_bytes > MOST_SPILLED_BYTES:
+            raise too_large(kernel, memory.spilled_bytes, MOST_SPILLED_BYTES, memory.spilled)
     out.line()
     out.line("}  // namespace pto::wsp::cuda")
-    return DeviceCode(str(out), checks, shared)
+    return DeviceCode(str(out), checks, shared, spilled)
 
 
 def emit_program(module: Module, code: DeviceCode, target: str) -> ProgramCode:

@@ -23,6 +23,7 @@ from pto_wsp.targets.cuda.ahead import loads_ahead
 from pto_wsp.targets.cuda.barriers import GLOBAL, Barriers, Range
 from pto_wsp.targets.cuda.memory import (
     LEAST_SHARED_BYTES,
+    SPILLED,
     Segment,
     assign_memory,
     kept_tiles,
@@ -36,7 +37,7 @@ from pto_wsp.types.quantised import FORMATS, rounded_cols
 
 
 class CudaKernel(KernelWriter):
-    """Writes one kernel. Tiles lie in shared memory; values of a group are in registers.
+    """Writes one kernel. Tiles lie in shared memory, or in global memory; values of a group are in registers.
 
     Attributes:
         memory: places of the kernel's tiles.
@@ -49,7 +50,7 @@ class CudaKernel(KernelWriter):
         for loop, load in loads_ahead(kernel):
             tiles = {its.tile: id(of) for of, its in (*self._ahead, (loop, load))}
             memory = assign_memory(kernel, self.nodes, tiles)
-            if memory.total_bytes <= LEAST_SHARED_BYTES:
+            if memory.shared_bytes <= LEAST_SHARED_BYTES and not memory.spilled_bytes:
                 self._ahead.append((loop, load))
                 self.memory = memory
         self.barriers = Barriers()
@@ -130,7 +131,10 @@ class CudaKernel(KernelWriter):
         return self._place(tile, self._places.get(tile, self.memory.offsets[tile]))
 
     def _place(self, tile: str, offset: int | str) -> str:
-        return f"scratch<{self.storage(tile)}>(context, {offset}), {row_stride(self.types[tile])}"
+        function = "scratch"
+        if isinstance(offset, int) and offset >= SPILLED:
+            function, offset = "spilled", offset - SPILLED
+        return f"{function}<{self.storage(tile)}>(context, {offset}), {row_stride(self.types[tile])}"
 
     def set_tile(self, name: str, extents: str) -> None:
         """Write that a tile has its own memory and these valid extents."""
@@ -200,12 +204,15 @@ class CudaKernel(KernelWriter):
         return f"{self.memory.offsets[tile]} + {turn} * {self.memory.shifts[tile]}"
 
     def load(self, stmt: Load, window: str) -> None:
-        """Write an asynchronous load; one that began an iteration ahead is complete."""
+        """Write a load, asynchronous to shared memory; one that began an iteration ahead is complete."""
         if any(stmt is load for _, load in self._ahead):
             self.set_tile(stmt.tile, f"{window}.rows, {window}.cols")
             return
         self.use(reads=[GLOBAL, *([stmt.rows] if stmt.rows else [])], writes=[stmt.tile])
         self.set_tile(stmt.tile, f"{window}.rows, {window}.cols")
+        if self.memory.offsets[stmt.tile] >= SPILLED:
+            self.out.line(f"load_now({tile_name(stmt.tile)}, {window});")
+            return
         self.out.line(f"load({tile_name(stmt.tile)}, {window});")
         self.barriers.has_copies = True
 

@@ -81,7 +81,9 @@ class Block:
     which is 0 before a launch, and monitors, whose contents do not matter.
     """
 
-    def __init__(self, gpu: Gpu, num_arrays: int, num_symbols: int, blocks: int, window: int) -> None:
+    def __init__(
+        self, gpu: Gpu, num_arrays: int, num_symbols: int, blocks: int, window: int, spilled_bytes: int
+    ) -> None:
         parts: list[tuple[str, np.dtype, int]] = [
             ("arrays", ARRAY, max(1, num_arrays)),
             ("symbols", np.dtype(np.int64), max(1, num_symbols)),
@@ -108,6 +110,8 @@ class Block:
         }
         self.left = every[self._left :].view(np.uint64)
         self.local: dict[int, DeviceMemory] = {}
+        self._spilled_bytes = spilled_bytes
+        self._spilled = DeviceMemory(gpu, blocks * spilled_bytes) if spilled_bytes else None
         self.events = Event(gpu), Event(gpu)
 
     def clear(self) -> None:
@@ -121,8 +125,9 @@ class Block:
         names = ("arrays", "symbols", "limit", "completed", "tickets", "checked", "flushed", "done")
         places = [self.address(name) for name in (*names, "failures", "monitors")]
         firsts = [*pools, *[self.blocks] * (MAX_POOLS + 1 - len(pools)), len(pools)]
-        numbers = (max_polls, self.window, spans, MAX_SPANS if spans else 0)
-        return struct.pack(f"<14Q{len(firsts)}I", *places, *numbers, *firsts)
+        spilled = 0 if self._spilled is None else self._spilled.address
+        numbers = (max_polls, self.window, spans, MAX_SPANS if spans else 0, spilled, self._spilled_bytes)
+        return struct.pack(f"<16Q{len(firsts)}I", *places, *numbers, *firsts)
 
     def address(self, name: str) -> int:
         """Return where a part lies on the GPU."""
@@ -165,11 +170,13 @@ class DeviceProgram:
         facts: registers, spilled bytes and resident blocks of its kernel.
         was_built: whether a compiler was called.
         shared_bytes: dynamic shared memory of a block.
+        tile_bytes: global memory of a block for tiles that do not fit shared memory.
     """
 
     def __init__(self, code: ProgramCode, gpu: Gpu, cache: LibraryCache) -> None:
         self.gpu = gpu
         self.shared_bytes = max(code.kernels.shared_bytes.values(), default=0)
+        self.tile_bytes = max(code.kernels.spilled_bytes.values(), default=0)
         if self.shared_bytes > gpu.shared_bytes:
             largest = max(code.kernels.shared_bytes, key=lambda name: code.kernels.shared_bytes[name])
             raise TilesTooLarge(
@@ -204,7 +211,8 @@ class DeviceProgram:
         found = next((spare for spare in self._spare if spare.blocks == blocks), None)
         if found is not None:
             self._spare.remove(found)
-        block = found or Block(self.gpu, len(arrays), len(symbols), blocks, self._order.window)
+        sizes = (len(arrays), len(symbols), blocks, self._order.window, self.tile_bytes)
+        block = found or Block(self.gpu, *sizes)
         self._fill(block, arrays, symbols)
         return DeviceLaunch(self, block, stream, pools, is_recorded)
 

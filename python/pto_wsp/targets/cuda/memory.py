@@ -1,6 +1,7 @@
-"""Where tiles lie in the shared memory of a block, and which loops the steps of a group become.
+"""Where the tiles of a block lie, and which loops the steps of a group become.
 
-Buffers of tiles that are not in use at the same time share memory (`analysis/buffers.py`).
+Buffers of tiles that are not in use at the same time share memory (`analysis/buffers.py`). Tiles that do not
+fit shared memory together with the others lie in global memory.
 """
 
 from __future__ import annotations
@@ -28,24 +29,32 @@ SHARED_BYTES = 163 * 1024
 LEAST_SHARED_BYTES = 99 * 1024
 """Shared memory that a block can have on every device of compute capability 8.0 or higher."""
 
+SPILLED = 1 << 40
+"""Offsets from here on are in the global memory of the block, where tiles lie that do not fit."""
+
+MOST_SPILLED_BYTES = 16 << 20
+"""Global memory that a block has for tiles."""
+
 
 @record
-class SharedMemory:
-    """Places in shared memory.
+class BlockMemory:
+    """Places of tiles.
 
     Attributes:
-        offsets: bytes from the start, for every tile that needs memory.
+        offsets: bytes from the start of shared memory, or from `SPILLED` on, for every tile that needs memory.
         shifts: bytes from the first to the second place of a tile that has two.
         results: offsets of results that must not be made where they belong, by the id of the instruction.
-        total_bytes: what the kernel needs.
-        peak: what is in use together when it takes most.
+        shared_bytes: shared memory that the kernel needs.
+        spilled_bytes: global memory that it needs.
+        spilled: the tiles in global memory that are in use together when they take most.
     """
 
     offsets: Mapping[str, int]
     shifts: Mapping[str, int]
     results: Mapping[int, int]
-    total_bytes: int
-    peak: tuple[LiveBuffer, ...]
+    shared_bytes: int
+    spilled_bytes: int
+    spilled: tuple[LiveBuffer, ...]
 
 
 @dataclass(slots=True)
@@ -106,7 +115,7 @@ def kept_tiles(group: Group, parts: Sequence[Segment], index: int) -> list[str]:
 
 def assign_memory(
     kernel: KernelFunction, nodes: Sequence[Node], ahead: Mapping[str, int] = {}
-) -> SharedMemory:
+) -> BlockMemory:
     """Return the places of a planned kernel's tiles.
 
     Args:
@@ -126,11 +135,29 @@ def assign_memory(
         if isinstance(node, Alone) and isinstance(node.step.stmt, Instr) and needs_result(node.step.stmt):
             size = tile_bytes(types[node.step.stmt.dst])
             blocks.append(LiveBuffer(id(node.step.stmt), size, *lifetimes.nodes[id(node)]))
-    total = pack(blocks)
-    offsets = {block.key: block.offset for block in blocks if isinstance(block.key, str)}
-    results = {block.key: block.offset for block in blocks if isinstance(block.key, int)}
+    shared, spilled, shared_bytes = _split(blocks)
+    spilled_bytes = pack(spilled)
+    places = {block.key: block.offset for block in shared}
+    places |= {block.key: SPILLED + block.offset for block in spilled}
+    offsets = {key: offset for key, offset in places.items() if isinstance(key, str)}
+    results = {key: offset for key, offset in places.items() if isinstance(key, int)}
     shifts = {tile: tile_bytes(types[tile]) for tile in ahead}
-    return SharedMemory(offsets, shifts, results, total, tuple(live_at_peak(blocks)))
+    return BlockMemory(offsets, shifts, results, shared_bytes, spilled_bytes, tuple(live_at_peak(spilled)))
+
+
+def _split(blocks: Sequence[LiveBuffer]) -> tuple[list[LiveBuffer], list[LiveBuffer], int]:
+    """Return the buffers that fit shared memory, the others, and the shared memory that is used.
+
+    Where buffers in use together do not fit, the largest one leaves.
+    """
+    shared, spilled = [*blocks], list[LiveBuffer]()
+    while (total := pack(shared)) > SHARED_BYTES:
+        largest = max(live_at_peak(shared), key=lambda block: block.size)
+        shared.remove(largest)
+        spilled.append(largest)
+        for block in blocks:
+            block.offset = 0
+    return shared, spilled, total
 
 
 def _spans_ahead(nodes: Sequence[Node], lifetimes: Lifetimes, ahead: Mapping[str, int]) -> dict[str, Span]:

@@ -14,7 +14,7 @@ from pto_wsp.targets.cuda.memory import SHARED_BYTES
 _KERNELS = f"""\
 All threads of a block call a kernel with the same arguments: `(views, scalars, context)`, as
 `include/pto/wsp/abi.hpp` declares them. `context->scratch` is the shared memory of the block, aligned to
-64 bytes. `context->monitor` keeps the values of a failed check. The number of threads is a multiple of
+64 bytes, and `context->workspace` its global memory for tiles that do not fit. `context->monitor` keeps the values of a failed check. The number of threads is a multiple of
 32. A kernel returns 0, or the number of the check that failed, in all threads.
 
 ```sh
@@ -70,7 +70,8 @@ def program_readme(module: Module, program: ProgramCode) -> str:
 
 
 def _tables(code: DeviceCode) -> str:
-    sizes = _table(("kernel", "shared memory, bytes"), ((f"`{k}`", n) for k, n in code.shared_bytes.items()))
+    names = ("kernel", "shared memory, bytes", "global memory of a block, bytes")
+    sizes = _table(names, ((f"`{k}`", n, code.spilled_bytes[k]) for k, n in code.shared_bytes.items()))
     rows = (
         (f"`{name}`", number, f"{_place(check.loc)}: {check.text.message}".removeprefix(": "))
         for name, found in code.checks.items()

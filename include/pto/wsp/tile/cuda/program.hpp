@@ -116,18 +116,20 @@ inline constexpr int kMaxPools = 32;
 struct Program {
   const Array* arrays;
   const Scalar* symbols;
-  uint64_t* limit;      ///< the order of the first failure; kNoLimit before the launch
-  uint64_t* completed;  ///< tasks that the block has run; 0 before the launch
-  uint64_t* tickets;    ///< tasks that were claimed, per pool; 0 before the launch
-  uint64_t* checked;    ///< kAccepted or kRefused after the arguments were checked; 0 before the launch
-  uint64_t* flushed;    ///< flush points that were read; 0 before the launch
-  uint64_t* done;       ///< the ring of the window; 0 before the launch
-  Failure* failures;    ///< zeros before the launch
-  Monitor* monitors;    ///< values of failed checks
-  uint64_t max_polls;   ///< of one wait, after which the run ends as stuck
-  uint64_t window;      ///< tasks of the ring
-  Span* spans;          ///< of the tasks before `max_spans`
-  uint64_t max_spans;   ///< 0: nothing is recorded
+  uint64_t* limit;         ///< the order of the first failure; kNoLimit before the launch
+  uint64_t* completed;     ///< tasks that the block has run; 0 before the launch
+  uint64_t* tickets;       ///< tasks that were claimed, per pool; 0 before the launch
+  uint64_t* checked;       ///< kAccepted or kRefused after the arguments were checked; 0 before the launch
+  uint64_t* flushed;       ///< flush points that were read; 0 before the launch
+  uint64_t* done;          ///< the ring of the window; 0 before the launch
+  Failure* failures;       ///< zeros before the launch
+  Monitor* monitors;       ///< values of failed checks
+  uint64_t max_polls;      ///< of one wait, after which the run ends as stuck
+  uint64_t window;         ///< tasks of the ring
+  Span* spans;             ///< of the tasks before `max_spans`
+  uint64_t max_spans;      ///< 0: nothing is recorded
+  char* spilled;           ///< memory for tiles, of each block; with any contents
+  uint64_t spilled_bytes;  ///< of one block
   /// The first block of each pool. Those after the last pool are the number of blocks.
   uint32_t pools[kMaxPools + 1];
   uint32_t num_pools;
@@ -146,8 +148,8 @@ class Run {
  public:
   PTO_DEVICE_INLINE Run(const Program& program, void* scratch) : program_(program) {
     context_.scratch = scratch;
-    context_.workspace = nullptr;
-    context_.workspace_bytes = 0;
+    context_.workspace = program.spilled + block() * program.spilled_bytes;
+    context_.workspace_bytes = program.spilled_bytes;
     context_.monitor = program.monitors + block();
     while (pool_ + 1 < kMaxPools && block() >= program.pools[pool_ + 1]) ++pool_;
   }

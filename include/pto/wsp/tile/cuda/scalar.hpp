@@ -175,10 +175,16 @@ PTO_DEVICE inline int32_t failed(const TaskContext* context, int32_t number, Val
   return number;
 }
 
-/// Memory of the block, `offset` bytes into the scratch of its task.
+/// Shared memory of the block, from `offset` bytes on.
 template <class T>
 PTO_DEVICE_INLINE T* scratch(const TaskContext* context, int64_t offset) {
   return reinterpret_cast<T*>(static_cast<char*>(context->scratch) + offset);
+}
+
+/// Global memory of the block, from `offset` bytes on, for tiles that do not fit shared memory.
+template <class T>
+PTO_DEVICE_INLINE T* spilled(const TaskContext* context, int64_t offset) {
+  return reinterpret_cast<T*>(static_cast<char*>(context->workspace) + offset);
 }
 
 }  // namespace pto::wsp::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tiles in shared memory, windows of tensors in global memory, and what moves elements between them.
+/// Tiles, windows of tensors in global memory, and what moves elements between them.
 ///
 /// All threads of a block call each function with the same arguments. A function does not wait before it
 /// reads or after it writes, unless it says so: generated code places the barriers.
@@ -11,7 +11,8 @@
 
 namespace pto::wsp::cuda {
 
-/// A tile in shared memory. `rows` and `cols` are its valid shape; rows are `stride` elements apart.
+/// A tile in shared memory, or in the global memory of its block. `rows` and `cols` are its valid shape; rows
+/// are `stride` elements apart.
 template <class T>
 struct Tile {
   T* data;
@@ -131,6 +132,12 @@ PTO_DEVICE inline void load(const Tile<T>& to, const Window<T>& from) {
   } else {
     for (Cells c(from.rows, from.cols); c.more(); c.advance()) to.row(c.i)[c.j] = *from.at(c.i, c.j);
   }
+}
+
+/// Loads a window into a tile in global memory.
+template <class T>
+PTO_DEVICE inline void load_now(const Tile<T>& to, const Window<T>& from) {
+  for (Cells c(from.rows, from.cols); c.more(); c.advance()) to.row(c.i)[c.j] = *from.at(c.i, c.j);
 }
 
 /// Stores a tile; of equal rows of a list, the last one stays.

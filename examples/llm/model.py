@@ -118,6 +118,8 @@ class Model:
         target: of the program.
         workers: threads; None: all cores.
         adapters: of which each request may choose one; their names differ.
+        place: puts weights and the cache where they stay. With the target `cuda`, use `lambda array:
+            torch.from_numpy(array).cuda()`; by default each run copies them to the GPU.
 
     Attributes:
         adapters: numbers of adapters by their names.
@@ -135,6 +137,7 @@ class Model:
         target: str = "cpu",
         workers: int | None = None,
         adapters: Sequence[Adapter] = (),
+        place: Callable[[np.ndarray], Any] = lambda array: array,
     ) -> None:
         config = packed.config
         self.packed, self.pages, self._workers = packed, pages, workers
@@ -146,12 +149,13 @@ class Model:
         self.program = decoder(packed.plan(activations, cache, self._adapted)).compile(target=target)
         heads = (config.layers, config.kv_heads, pages)
         scaled = heads if cache is i8 else (1, 1, 1)
-        self._cache = {
+        own = {
             "K": pto_wsp.empty((*heads, config.dim, PAGE), cache),
             "V": pto_wsp.empty((*heads, PAGE, config.dim), cache),
             "KScales": pto_wsp.empty((*scaled, PAGE), f32),
             "VScales": pto_wsp.empty((*scaled, PAGE), f32),
         }
+        self._kept = {name: place(array) for name, array in (own | packed.arrays).items()}
         self._cos, self._sin = config.rope.angles(config.dim, config.context)
         self._buffers: dict[str, np.ndarray] = {}
 
@@ -220,8 +224,7 @@ class Model:
             "Last": self._buffer("Last", (count, cols(config.hidden)), taken),
             "Scores": self._buffer("Scores", (count, config.vocab), f32),
             "Token": np.empty((count, 1), np.int32),
-            **self._cache,
-            **self.packed.arrays,
+            **self._kept,
         }
 
     def _experts(self, tokens: int) -> dict[str, np.ndarray]:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from examples.llm.checkpoint import pack
+from examples.llm.config import UnknownModel
 from examples.llm.engine import Engine
-from examples.llm.model import Chunk, Model
+from examples.llm.model import Chunk, Model, load
 from pto_wsp import bf16
+from tests.cuda.lent import LentByDlpack
 from tests.python.examples.llm.models import SMALL, random_checkpoint
 from tests.python.examples.test_minilm import FOLDER, needs_model
 
@@ -45,16 +47,27 @@ def test_decoder_of_bf16() -> None:
 
 
 def test_tokens_of_a_batch() -> None:
-    """Requests that join and leave a batch get the tokens of the cpu, with one program."""
+    """Requests that join and leave a batch get the tokens of the cpu; weights and cache stay on the GPU."""
     packed = pack(random_checkpoint(SMALL))
     answers = []
-    for target in ("cuda", "cpu"):
-        engine = Engine(Model(packed, pages=6, target=target, workers=2))
+    for target, place in (("cuda", LentByDlpack), ("cpu", np.asarray)):
+        engine = Engine(Model(packed, pages=6, target=target, workers=2, place=place))
         requests = [engine.add(list(range(1, n)), 4) for n in (6, 3, 40)]
         while not engine.is_idle:
             engine.step()
         answers.append([request.new for request in requests])
     assert answers[0] == answers[1]
+
+
+def test_smollm2() -> None:
+    """A token through the model with its real weights, quantised to 4 bits."""
+    try:
+        packed, _ = load("smollm2")
+    except UnknownModel as error:
+        pytest.skip(str(error))
+    chunk = Chunk([5], 0, [0])
+    a, b = (Model(packed, pages=4, target=target).run([chunk])[0].copy() for target in ("cuda", "cpu"))
+    np.testing.assert_allclose(a, b, atol=1e-3)
 
 
 @needs_model

@@ -20,7 +20,6 @@ from tests.generators.drawing import tries
 from tests.python.targets import ctypes_abi
 from tests.python.targets.test_cpu_random import base_array, batches, layouts, same_bits, views
 
-
 Arrangements = list[Mapping[str, tuple[int, int, int, int]]]
 
 

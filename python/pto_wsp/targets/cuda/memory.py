@@ -41,7 +41,7 @@ class BlockMemory:
     """Places of tiles.
 
     Attributes:
-        offsets: bytes from the start of shared memory, or from `SPILLED` on, for every tile that needs memory.
+        offsets: bytes from the start of shared memory, or from `SPILLED` on, of tiles that need memory.
         shifts: bytes from the first to the second place of a tile that has two.
         results: offsets of results that must not be made where they belong, by the id of the instruction.
         shared_bytes: shared memory that the kernel needs.

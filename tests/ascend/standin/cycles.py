@@ -18,6 +18,7 @@ from pto_wsp.types.space import Space
 
 ROWS = {
     "TEXPANDS": "expands",
+    "TTRANS": "transpose",
     "TFMOD": "rem",
     "TFMODS": "rems",
     "TAND": "bitwise_and",

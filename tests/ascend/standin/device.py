@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from pto_wsp.targets.cpu.toolchain import include_directory
 from tests.ascend.standin.build import FLAGS, HERE, StandIn
 
 WORKSPACE = 1 << 16
-"""Elements of the memory that phases share."""
+"""Elements of each memory that phases share."""
 
 
 class _Tensor(ctypes.Structure):
@@ -52,7 +53,9 @@ class Device:
         self._module, self._is_a5 = module, target.generation.arch == "A5"
         tree = target.emit(module)
         write_tree(tree, folder)
-        self._has_workspace = any(path.startswith("callers/") for path in tree.files)
+        manifest = json.loads(tree.files["manifest.json"])
+        named = manifest["orchestration"]["tensors"][len(module.entry_workload.tensors) + 1 :]
+        self._workspaces = [np.dtype(f"i{tensor['element_bytes']}") for tensor in named]
         files = [path for path in tree.kernels if path.startswith("kernels/")]
         (folder / "device.cpp").write_text(_unit(files, tree.files))
         include = [f"-I{HERE / 'include'}", f"-I{folder}", f"-I{include_directory()}"]
@@ -69,8 +72,7 @@ class Device:
         entry = self._module.entry_workload
         self.failed = np.zeros(FAILED_WORDS, np.int64)
         given = [arrays[tensor.name] for tensor in entry.tensors] + [self.failed]
-        if self._has_workspace:
-            given.append(np.zeros(WORKSPACE, np.float32))
+        given += [np.zeros(WORKSPACE, dtype) for dtype in self._workspaces]
         tensors = (_Tensor * len(given))(*map(_tensor, given))
         scalars = (ctypes.c_uint64 * len(entry.symbols))(*(sizes[p.name] for p in entry.symbols))
         flags = ctypes.c_bool(self._is_a5), ctypes.c_bool(last_first)

@@ -11,7 +11,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pto_wsp import In, InOut, Out, P, Scalar, Sparse, Tensor, Tile, f16, f32, i32, i64, kernel, pto, workload
+from pto_wsp import (
+    DYN,
+    In,
+    InOut,
+    Out,
+    P,
+    Scalar,
+    Sparse,
+    Tensor,
+    Tile,
+    f16,
+    f32,
+    i32,
+    i64,
+    kernel,
+    pto,
+    workload,
+)
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.targets import registry
@@ -22,6 +39,7 @@ from tests.golden import Golden
 from tests.python.targets.test_ascend_cube import decode
 
 CROSS = "aarch64-linux-gnu-g++"
+GENERATIONS = ("ascend_a2a3", "ascend_a5")
 AARCH64 = 0xB7
 """The machine in the head of a library."""
 
@@ -71,7 +89,7 @@ def target_of(name: str) -> AscendTarget:
 
 @pytest.mark.slow
 @needs_compiler
-@pytest.mark.parametrize("name", ["ascend_a2a3", "ascend_a5"])
+@pytest.mark.parametrize("name", GENERATIONS)
 def test_a_routed_program_has_the_bits_of_the_interpreter(name: str, tmp_path: Path) -> None:
     """Counts, lengths and lists lie in memory of the device; tasks run as late as their tensors allow."""
     device = Device(steps.compile(name).module, target_of(name), tmp_path)
@@ -101,9 +119,10 @@ def test_a_routed_program_has_the_bits_of_the_interpreter(name: str, tmp_path: P
 
 @pytest.mark.slow
 @needs_compiler
-def test_attention_has_phases_on_both_kinds_of_cores(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_attention_has_phases_on_both_kinds_of_cores(name: str, tmp_path: Path) -> None:
     """Tiles that phases share lie in memory that later tasks use again."""
-    device = Device(decode.compile("ascend_a2a3").module, target_of("ascend_a2a3"), tmp_path)
+    device = Device(decode.compile(name).module, target_of(name), tmp_path)
     lengths, rng = [17, 32, 1, 70], np.random.default_rng(1)
     offsets = np.cumsum([0, *lengths])
     q, k, v = (rng.standard_normal(shape, np.float32) for shape in ((4, 2, 4, 64), *2 * ((120, 2, 64),)))
@@ -124,11 +143,39 @@ def test_attention_has_phases_on_both_kinds_of_cores(tmp_path: Path) -> None:
         np.testing.assert_allclose(found[0][b], expected, rtol=1e-5, atol=1e-6)
 
 
+@kernel
+def narrowed(x: In[Tile[16, 32, f16]], w: In[Tile[32, 32, f16]], y: Out[Tile[16, 32, f32]]):
+    total = pto.matmul(pto.load(x), pto.load(w))
+    halves = pto.cast(pto.exp(total), f16)
+    pto.store(y, pto.exp(pto.matmul(halves, pto.load(w))))
+
+
+@workload
+def mixed(X: Tensor[f16, 16, 32], W: Tensor[f16, 32, 32], Y: Tensor[f32, 16, 32]):
+    narrowed[0](x=X, w=W, y=Y)
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_phases_share_tiles_of_several_sizes_of_elements(name: str, tmp_path: Path) -> None:
+    device = Device(mixed.compile(name).module, target_of(name), tmp_path)
+    rng = np.random.default_rng(2)
+    x, w = (rng.standard_normal(shape).astype(np.float16) / 8 for shape in ((16, 32), (32, 32)))
+    for last_first in (False, True):
+        y = np.zeros((16, 32), np.float32)
+        device.run({"X": x, "W": w, "Y": y}, {}, last_first=last_first)
+        assert device.core.report() == "" and not device.failed.any()
+        halves = np.exp(x.astype(np.float32) @ w).astype(np.float16)
+        np.testing.assert_allclose(y, np.exp(halves.astype(np.float32) @ w), rtol=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which(CROSS) is None, reason="needs a cross compiler")
-def test_the_orchestration_builds_for_the_control_core(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_the_orchestration_builds_for_the_control_core(name: str, tmp_path: Path) -> None:
     """The command of `device.cmake`, with the headers of the simulated runtime."""
-    write_tree(target_of("ascend_a2a3").emit(decode.compile("ascend_a2a3").module), tmp_path)
+    write_tree(target_of(name).emit(decode.compile(name).module), tmp_path)
     recipe = (tmp_path / "device.cmake").read_text()
     command = recipe[recipe.index(CROSS) : recipe.rindex("COMMAND_ERROR_IS_FATAL")].split()
     headers = HERE / "include"
@@ -170,15 +217,37 @@ def explicit(X: Tensor[f32, "tokens", 48], Z: Tensor[f32, "tokens", 48]):
 
 
 @kernel
-def narrowed(x: In[Tile[16, 32, f16]], w: In[Tile[32, 32, f16]], y: Out[Tile[16, 32, f32]]):
-    total = pto.matmul(pto.load(x), pto.load(w))
-    halves = pto.cast(pto.exp(total), f16)
-    pto.store(y, pto.exp(pto.matmul(halves, pto.load(w))))
+def scored(x: In[Tile[16, 32, f32]], w: In[Tensor[f32, DYN, 32, 32]], at: In[Tensor[i32, 1, 16]],
+           y: Out[Tile[16, 32, f32]]):  # fmt: skip
+    pto.store(y, pto.exp(pto.matmul(pto.load(x), pto.load(w[at[0, 0]]))))
 
 
 @workload
-def mixed(X: Tensor[f16, 16, 32], W: Tensor[f16, 32, 32], Y: Tensor[f32, 16, 32]):
-    narrowed[0](x=X, w=W, y=Y)
+def chosen(
+    At: Tensor[i32, 1, 16], X: Tensor[f32, 16, 32], W: Tensor[f32, "n", 32, 32], Y: Tensor[f32, 16, 32]
+):
+    scored[0](x=X, w=W, at=At, y=Y)
+
+
+@workload
+def chosen_in_the_run(
+    At: Tensor[i32, 1, 16], X: Tensor[f32, 16, 32], W: Tensor[f32, "n", 32, 32], Y: Tensor[f32, 16, 32]
+):
+    counted[0](n=At)
+    scored[0](x=X, w=W, at=At, y=Y)
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_a_caller_of_phases_reads_elements_that_no_task_writes(name: str, tmp_path: Path) -> None:
+    device = Device(chosen.compile(name).module, target_of(name), tmp_path)
+    rng = np.random.default_rng(5)
+    x, w = rng.random((16, 32), np.float32) / 9, rng.random((4, 32, 32), np.float32) / 9
+    at, y = np.full((1, 16), 2, np.int32), np.zeros((16, 32), np.float32)
+    device.run({"At": at, "X": x, "W": w, "Y": y}, {"n": 4}, last_first=True)
+    assert device.core.report() == "" and not device.failed.any()
+    np.testing.assert_allclose(y, np.exp(x @ w[2]), rtol=1e-5)
 
 
 SCALARS = ", ".join(f"s{i}: Scalar[i64]" for i in range(15))
@@ -208,7 +277,7 @@ REFUSED = [
     (decided, "`N`, which tasks write"),
     (sequential, "`P.seq`"),
     (explicit, "`after=`"),
-    (mixed, "tiles of f16 and f32 that phases share"),
+    (chosen_in_the_run, "an element of `At`, which tasks write, in `scored`, which has phases"),
 ]
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pto_wsp.analysis.buffers import round_up
-from pto_wsp.analysis.steps import Step
+from pto_wsp.analysis.steps import Step, rows_dim
 from pto_wsp.ir.effects import name_written, written
-from pto_wsp.ir.kernel import Instr, Load, Stmt, Store, walk_statements
+from pto_wsp.ir.kernel import Instr, Load, Prefetch, Stmt, Store, walk_statements
 from pto_wsp.targets.ascend.core import AscendWriter, sum_name
 from pto_wsp.targets.ascend.cube_memory import operands_of
 from pto_wsp.targets.ascend.generation import Generation
 from pto_wsp.targets.ascend.memory import BLOCK
 from pto_wsp.targets.ascend.split import CUBE, Phase, Split
+from pto_wsp.targets.ascend.templates import TEMPLATES, Method
+from pto_wsp.targets.base import Check
 from pto_wsp.targets.c_style.plan import Node, PlannedBranch, PlannedLoop
-from pto_wsp.targets.c_style.spelling import scalar_name, tile_name, view_name
+from pto_wsp.targets.c_style.spelling import FIELDS, scalar_name, tile_name, view_name
 from pto_wsp.types.tile import ScalarType, TileType
 
 LINE = 64
@@ -28,13 +30,19 @@ class CallerCode(AscendWriter):
         split: with a caller.
         generation: what it is written for.
         tight: sums whose rows cube cores do not store one by one.
+        checks: those of each phase.
 
     Attributes:
-        workspace_bytes: global memory of tiles that live from one phase to another.
-        workspace_itemsize: bytes of their elements, if all have the same.
+        workspace_bytes: global memory of tiles that live from one phase to another, per bytes of an element.
     """
 
-    def __init__(self, split: Split, generation: Generation, tight: frozenset[str]) -> None:
+    def __init__(
+        self,
+        split: Split,
+        generation: Generation,
+        tight: frozenset[str],
+        checks: Sequence[Sequence[Check]],
+    ) -> None:
         assert split.caller is not None
         super().__init__(split.caller, generation)
         self._split = split
@@ -43,19 +51,19 @@ class CallerCode(AscendWriter):
         self._last = {phase.last: number for number, phase in enumerate(split.phases)}
         self._kept: dict[str, str] = {}
         self._slots: dict[str, int] = {}
-        self.workspace_bytes = 0
-        self.workspace_itemsize = 1
+        self._phase_checks = checks
+        self.workspace_bytes: dict[int, int] = {}
         for phase in split.phases:
             for tile in phase.outputs:
                 self._place(tile)
 
     def _place(self, tile: str) -> None:
         if tile not in self._slots:
-            self._slots[tile] = self.workspace_bytes
             kind = self.types[tile]
-            self.workspace_itemsize = kind.dtype.itemsize
-            size = kind.rows * kind.dtype.itemsize if kind.cols == 1 else kind.rows * _row_bytes(kind)
-            self.workspace_bytes += round_up(size, LINE)
+            itemsize = kind.dtype.itemsize
+            self._slots[tile] = self.workspace_bytes.get(itemsize, 0)
+            size = kind.rows * itemsize if kind.cols == 1 else kind.rows * _row_bytes(kind)
+            self.workspace_bytes[itemsize] = self._slots[tile] + round_up(size, LINE)
 
     def write(self) -> None:
         """Write the function."""
@@ -85,6 +93,13 @@ class CallerCode(AscendWriter):
         super().step(step)
         self._after(step.stmt)
 
+    def pick(self, stmt: Load | Store | Prefetch, window: str) -> str:
+        """Write a window with as many rows as a tile names; the phase checks which ones."""
+        assert stmt.rows is not None
+        picked, rows = self.name("w"), f"{tile_name(stmt.rows)}.{FIELDS[rows_dim(self.types[stmt.rows])]}"
+        self.out.line(f"const auto {picked} = resized({window}, {rows});")
+        return picked
+
     def load(self, stmt: Load, window: str) -> None:
         """Write the valid shape of a loaded tile."""
         self.require_rows(stmt)
@@ -104,6 +119,8 @@ class CallerCode(AscendWriter):
     def instruction(self, step: Step, instr: Instr) -> None:
         """Write the valid shape of a result."""
         self.result(step, instr)
+        if TEMPLATES[instr.op] == Method("part"):
+            self.require_part(instr, *self.place_of(instr))
         if not _is_sum(instr, self._split.on_cube):
             return
         if instr.op != "matmul_acc":
@@ -154,13 +171,20 @@ class CallerCode(AscendWriter):
         with self.out.indented():
             self.out.line(f"const View phase_views[] = {{{', '.join(views)}}};")
             self.out.line(f"const Scalar phase_scalars[] = {{{', '.join(scalars) or 'Scalar{0}'}}};")
-            self.out.line(f"context->call(context, {number}, phase_views, phase_scalars);")
+            call, checks = f"context->call(context, {number}, phase_views, phase_scalars)", len(self.checks)
+            self.checks += self._phase_checks[number]
+            if self._phase_checks[number]:
+                self.out.line(f"const int32_t failed = {call};")
+                self.out.line(f"if (failed != 0) return {checks} + failed;")
+            else:
+                self.out.line(f"{call};")
         self.out.line("}")
 
     def _view(self, tile: str, extents: str) -> str:
         kind = self.types[tile]
         stride = 1 if kind.cols == 1 else _row_bytes(kind) // kind.dtype.itemsize
-        return f"slot(context, {self._slots[tile]}, {extents}, {stride})"
+        size = kind.dtype.itemsize.bit_length() - 1
+        return f"slot(context, {size}, {self._slots[tile]}, {extents}, {stride})"
 
     def _scalar_of(self, name: str, kind: object) -> str:
         assert isinstance(kind, ScalarType)

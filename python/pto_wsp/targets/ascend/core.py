@@ -8,10 +8,11 @@ from typing import TypeVar
 
 from pto_wsp.analysis.loop_loads import is_straight, most_turns
 from pto_wsp.errors import UnsupportedByTarget
-from pto_wsp.ir.check_texts import CheckText
+from pto_wsp.ir.check_texts import RESHAPED, CheckText, undefined
 from pto_wsp.ir.core import DimSelect, Index, Range, Region
 from pto_wsp.ir.kernel import (
     For,
+    Instr,
     KernelFunction,
     Load,
     Param,
@@ -21,12 +22,14 @@ from pto_wsp.ir.kernel import (
     statement_expressions,
     walk_statements,
 )
-from pto_wsp.ir.scalar import Binary, Const, Element, Var, walk
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Var, walk
+from pto_wsp.isa.meaning import ELEMENT_OUTSIDE, PART_OUTSIDE
 from pto_wsp.location import Location
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.ascend.generation import Generation
 from pto_wsp.targets.ascend.hazards import (
     OVERLAP_EVENT,
+    SCALAR,
     Flag,
     FlagPlanner,
     PipeStep,
@@ -38,7 +41,8 @@ from pto_wsp.targets.ascend.loop_flags import LoopFlags, loop_flags
 from pto_wsp.targets.ascend.spelling import AscendSpelling
 from pto_wsp.targets.c_style.kernel import KernelWriter
 from pto_wsp.targets.c_style.plan import Node, PlannedBranch, PlannedLoop, is_row_major, walk_nodes
-from pto_wsp.targets.c_style.spelling import tile_name, view_name
+from pto_wsp.targets.c_style.spelling import FIELDS, tile_name, view_name
+from pto_wsp.types.dtype import i64
 from pto_wsp.types.tile import ViewType
 
 
@@ -105,6 +109,29 @@ class AscendWriter(KernelWriter):
         )
         self.check(f"{window}.index", text, stmt.loc)
 
+    # --- parts of tiles ---------------------------------------------------------------------------------
+
+    def attribute(self, instr: Instr, name: str) -> str:
+        """Return an attribute as an argument; 0 where it is absent."""
+        value = instr.attr(name)
+        if isinstance(value, Expr):
+            return self.value(value, instr.loc)
+        assert value is None or isinstance(value, int)
+        return self.spelling.literal(value or 0, i64)
+
+    def place_of(self, instr: Instr) -> tuple[str, str]:
+        """Return the row and the column where a part begins."""
+        return self.attribute(instr, "row"), self.attribute(instr, "col")
+
+    def require_part(self, instr: Instr, row: str, col: str) -> None:
+        """Write the check that a part, or an element, is inside of its tile."""
+        tiles = [tile_name(t) for t in (*instr.tiles, *([instr.dst] if instr.op in RESHAPED else []))]
+        rows, cols = (f"{tiles[1]}.{extent}" if len(tiles) > 1 else "1" for extent in FIELDS)
+        bad = f"!inside({row}, {rows}, {tiles[0]}.rows) || !inside({col}, {cols}, {tiles[0]}.cols)"
+        text = undefined(instr.op, PART_OUTSIDE if len(tiles) > 1 else ELEMENT_OUTSIDE)
+        extents = [f"{tile}.{extent}" for tile in tiles for extent in FIELDS]
+        self.check(bad, text, instr.loc, [*extents, row, col])
+
     # --- sums of products -------------------------------------------------------------------------------
 
     def no_terms(self, name: str) -> None:
@@ -137,6 +164,18 @@ def apart_dims(region: Region, loop: For | While) -> frozenset[int]:
     if not isinstance(loop, For):
         return frozenset()
     return frozenset(number for number, dim in enumerate(region.dims) if _is_apart(dim, loop))
+
+
+def fixed_dims(region: Region) -> tuple[tuple[int, int, int], ...]:
+    """Return the dimensions of a region whose indices [start, stop) are known."""
+    found: list[tuple[int, int, int]] = []
+    for number, dim in enumerate(region.dims):
+        if isinstance(dim, Index | Range):
+            start = dim.at if isinstance(dim, Index) else dim.start
+            extent = Const(1) if isinstance(dim, Index) else dim.extent
+            if isinstance(start, Const) and isinstance(extent, Const):
+                found.append((number, int(start.value), int(start.value + extent.value)))
+    return tuple(found)
 
 
 def _is_apart(dim: DimSelect, loop: For) -> bool:
@@ -328,21 +367,44 @@ class CoreCode(AscendWriter):
     # --- instructions on pipes --------------------------------------------------------------------------
 
     def issue(
-        self, pipe: str, call: str, guard: str, reads: tuple[Touched, ...], writes: tuple[Touched, ...]
+        self,
+        pipe: str,
+        call: str,
+        guard: str,
+        reads: tuple[Touched, ...],
+        writes: tuple[Touched, ...],
+        picks: tuple[Touched, ...] = (),
     ) -> None:
-        """Write a call with the flags around it. The call is left out where `guard` does not hold."""
-        sync = self._sync(PipeStep(pipe, reads, writes))
+        """Write a call with the flags around it.
+
+        Args:
+            pipe: of the instruction.
+            call: the call.
+            guard: the call is left out where it does not hold; empty if it always holds.
+            reads: what the instruction reads.
+            writes: what it writes.
+            picks: what the scalar unit reads to issue it.
+        """
+        steps = [PipeStep(SCALAR, picks, ())] if picks else []
+        steps.append(PipeStep(pipe, reads, writes))
+        syncs = [self._sync(step) for step in steps]
+        for step, sync in zip(steps, syncs, strict=True):
+            self._write_before(step, sync)
+        self.out.line(f"if ({guard}) {call};" if guard else f"{call};")
+        for sync in syncs:
+            for flag in sync.sets:
+                self.out.line(self._flag(flag, "set", 0))
+                self._outstanding.append((flag, 0))
+
+    def _write_before(self, step: PipeStep, sync: Sync) -> None:
+        """Write what comes before an instruction."""
         for source, pairs in sync.overlaps.items():
-            self.out.line(self._overlap(source, pipe, pairs))
+            self.out.line(self._overlap(source, step.pipe, pairs))
         for flag in sync.waits:
             self.out.line(self._flag(flag, "wait", flag.distance))
             self._outstanding.remove((flag, flag.distance))
         for barrier in sync.barriers:
             self.out.line(f"pipe_barrier({barrier});")
-        self.out.line(f"if ({guard}) {call};")
-        for flag in sync.sets:
-            self.out.line(self._flag(flag, "set", 0))
-            self._outstanding.append((flag, 0))
 
     def _sync(self, step: PipeStep) -> Sync:
         """Return what orders the next instruction; nothing while it is not known."""
@@ -371,7 +433,7 @@ class CoreCode(AscendWriter):
     def in_tensor(self, region: Region) -> tuple[Touched, ...]:
         """Return what a load reads, or what a store writes."""
         apart = apart_dims(region, self._open.stmt) if self._open else frozenset[int]()
-        return (Touched("gm", tensor=region.tensor, apart=apart),)
+        return (Touched("gm", tensor=region.tensor, apart=apart, fixed=fixed_dims(region)),)
 
     def declare(self, variable: str, line: str, address: int, shift: int = 0) -> None:
         """Declare a variable of the library that has its memory at an address.

@@ -18,8 +18,12 @@ from pto_wsp.support.record import record, replace
 
 LOAD, VECTOR, STORE = "PIPE_MTE2", "PIPE_V", "PIPE_MTE3"
 MOVE, CUBE, FIX = "PIPE_MTE1", "PIPE_M", "PIPE_FIX"
-PIPES = (LOAD, VECTOR, STORE, MOVE, CUBE, FIX)
-"""Pipes of a vector core: load, arithmetic, store. Of a cube core: load, move to L0, products, store."""
+SCALAR = "PIPE_S"
+PIPES = (LOAD, VECTOR, STORE, MOVE, CUBE, FIX, SCALAR)
+"""Pipes of a vector core: load, arithmetic, store. Of a cube core: load, move to L0, products, store.
+
+The scalar unit issues all instructions, and reads and writes single elements of tiles itself, in order.
+"""
 
 MAX_EVENTS = 7
 """Event numbers of each pair of pipes."""
@@ -39,6 +43,7 @@ class Touched:
         shift: added to both ends in every second iteration of a loop.
         tensor: name of the parameter, if the memory is `gm`.
         apart: dimensions of the tensor in which iterations of the loop touch different indices.
+        fixed: dimensions whose indices [start, stop) are known.
     """
 
     memory: str
@@ -47,12 +52,16 @@ class Touched:
     shift: int = 0
     tensor: str = ""
     apart: frozenset[int] = frozenset()
+    fixed: tuple[tuple[int, int, int], ...] = ()
 
     def meets(self, other: Touched, turn: int = 0, other_turn: int = 0) -> bool:
         """Return whether two accesses, in iterations `turn` and `other_turn`, share bytes."""
         if (self.memory, self.tensor) != (other.memory, other.tensor):
             return False
         if self.tensor:
+            pairs = ((a, b) for a in self.fixed for b in other.fixed if a[0] == b[0])
+            if any(a[1] >= b[2] or b[1] >= a[2] for a, b in pairs):
+                return False
             return turn == other_turn or not self.apart & other.apart
         first, second = self.shift * (turn % 2), other.shift * (other_turn % 2)
         return self.start + first < other.stop + second and other.start + second < self.stop + first
@@ -153,7 +162,7 @@ class PipeOp:
 class Order:
     """Which instructions are known to be complete, while they are added in program order.
 
-    Products complete in order.
+    Products and scalar accesses complete in order.
 
     Args:
         orders_vectors: whether the vector pipe needs no barriers.
@@ -195,7 +204,7 @@ class Order:
             for name, count in op.known.items():
                 known[name] = max(known[name], count)
             known[op.step.pipe] = max(known[op.step.pipe], op.index)
-        is_in_order = step.pipe == CUBE or (step.pipe == VECTOR and self._orders_vectors)
+        is_in_order = step.pipe in (CUBE, SCALAR) or (step.pipe == VECTOR and self._orders_vectors)
         has_barrier = not is_in_order and self._last_conflict(step.pipe, step, turn) is not None
         ops = self.ops[step.pipe]
         if has_barrier:

@@ -16,6 +16,16 @@ VIEWS = """\
 
 namespace ascend {
 
+#ifdef ASCEND_CONTROL_CORE
+// Elements that a control core does not compute with.
+struct half {
+  uint16_t bits;
+};
+struct bfloat16_t {
+  uint16_t bits;
+};
+#endif
+
 /// A tensor argument: the same bytes as `View` of PTO-WSP.
 struct View {
   GLOBAL void* data;
@@ -32,12 +42,14 @@ union Scalar {
 };
 
 /// What a task is told: the number of its block, and where a failed check keeps the values that it found. A
-/// caller has a function that calls or submits a phase, and the memory of tiles that phases share.
+/// caller has a function that calls or submits a phase, and the memory of tiles that phases share: of
+/// elements of 1, 2, 4 and 8 bytes. The function returns the number of a check that fails; 0 where it is not
+/// known yet.
 struct TaskContext {
   uint32_t block_idx;
   GLOBAL int64_t* values;
-  void (*call)(const TaskContext* context, int32_t phase, const View* views, const Scalar* scalars);
-  uint8_t* workspace;
+  int32_t (*call)(const TaskContext* context, int32_t phase, const View* views, const Scalar* scalars);
+  uint8_t* const* workspace;
 };
 
 /// The bytes from the first to the last element of a view.
@@ -89,9 +101,16 @@ AICORE inline Window<T> repeated(Window<T> window, int64_t period, int64_t rows)
   return window;
 }
 
-/// The view of a tile that phases share.
-inline View slot(const TaskContext* context, int64_t offset, Extents shape, int64_t stride) {
-  return View{context->workspace + offset, {shape.rows, shape.cols}, {stride, 1}, nullptr, false};
+/// A window with another number of rows.
+template <class T>
+inline Window<T> resized(Window<T> window, int64_t rows) {
+  window.rows = rows;
+  return window;
+}
+
+/// The view of a tile that phases share; `size` is the logarithm of the bytes of an element.
+inline View slot(const TaskContext* context, int size, int64_t offset, Extents shape, int64_t stride) {
+  return View{context->workspace[size] + offset, {shape.rows, shape.cols}, {stride, 1}, nullptr, false};
 }
 AICORE inline Scalar scalar_of(int64_t value) {
   Scalar bits{0};
@@ -267,12 +286,14 @@ template <class T, int kRows>
 using Column = Tile<TileType::Vec, T, kRows, 1, BLayout::ColMajor, -1, 1>;
 
 struct Load {
+  static constexpr bool kStores = false;
   template <class Local, class Global>
   AICORE static void move(Local& tile, Global& from) {
     TLOAD(tile, from);
   }
 };
 struct Store {
+  static constexpr bool kStores = true;
   template <class Local, class Global>
   AICORE static void move(Local& tile, Global& to) {
     TSTORE(to, tile);

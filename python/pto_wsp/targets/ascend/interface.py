@@ -51,7 +51,7 @@ _ROWS = [
         TROWSUM TROWMAX TROWMIN TCOLSUM TCOLMAX TCOLMIN TROWEXPAND TCOLEXPAND
         TROWEXPANDADD TROWEXPANDSUB TROWEXPANDMUL TROWEXPANDDIV TROWEXPANDMAX TROWEXPANDMIN
         TCOLEXPANDADD TCOLEXPANDSUB TCOLEXPANDMUL TCOLEXPANDDIV TCOLEXPANDMAX TCOLEXPANDMIN
-        TMATMUL TMATMUL_ACC TMOV TLOAD TSTORE TASSIGN
+        TMATMUL TMATMUL_ACC TMOV TTRANS TLOAD TSTORE TASSIGN
         set_flag wait_flag pipe_barrier
         PIPE_S PIPE_V PIPE_M PIPE_MTE1 PIPE_MTE2 PIPE_MTE3 PIPE_FIX PIPE_ALL EVENT_ID0
         Layout::DN TileType::Vec TileType::Mat BLayout::RowMajor BLayout::ColMajor
@@ -70,6 +70,7 @@ _ROWS = [
         """,
         is_verified=False,
     ),
+    *_alike("tile.data", is_verified=False),
     *_runtime(
         """
         ChipTensor ChipTaskArgs CoreTaskArgs start_offset add_input add_inout add_scalar kernel_entry
@@ -88,7 +89,7 @@ _NAME = re.compile(
     r"|T(?:[A-Z]{2,}(?:_ACC)?)(?=\()|(?:PIPE|EVENT|NPU)_[A-Z]\w*|Tile(?:Left|Right|Acc)|GlobalTensor"
     r"|set_flag|wait_flag|pipe_barrier|Chip(?:Tensor|TaskArgs)|CoreTaskArgs|OrchestrationConfig"
     r"|rt_submit_\w+|aicpu_orchestration_\w+|kernel_entry|tensor\.h|orchestration_api\.h"
-    r"|args\.(?:tensor|scalar)(?=\())\b"
+    r"|args\.(?:tensor|scalar)(?=\()|tile\.data(?=\(\)))\b"
     r"|(?<=[.>])(?:shapes|strides|ndims|start_offset|add_input|add_inout|add_scalar)\b"
 )
 

@@ -37,6 +37,11 @@ class Part:
         assert isinstance(self.code, VectorCode)
         return {"ub_bytes": self.code.memory.total_bytes}
 
+    @property
+    def has_elements(self) -> bool:
+        """Whether the scalar unit reads or writes elements of tiles."""
+        return isinstance(self.code, VectorCode) and self.code.has_elements
+
 
 @record
 class AscendKernel:
@@ -79,7 +84,8 @@ def write_kernel(kernel: KernelFunction, generation: Generation, taken: Collecti
     kinds = [CubeCode if phase.core == CUBE else VectorCode for phase in split.phases]
     codes = [write_code(kind, p.kernel, generation) for kind, p in zip(kinds, split.phases, strict=True)]
     tight = frozenset(name for code in codes if isinstance(code, CubeCode) for name in code.memory.tight)
-    caller = CallerCode(split, generation, tight) if split.caller else None
+    checks = [code.checks for code in codes]
+    caller = CallerCode(split, generation, tight, checks) if split.caller else None
     if caller:
         caller.write()
     return AscendKernel(kernel, tuple(map(Part, split.phases, codes)), caller)

@@ -27,6 +27,9 @@ SELECT_BYTES = 64
 ROW_AT = SELECT_BYTES + 2 * BLOCK
 """The first byte of that row."""
 
+FRACTAL_ROWS = 16
+"""Rows of elements of 2 or 4 bytes that a transpose takes together."""
+
 _SAME_PLACE = (Form.UNARY, Form.BINARY, Form.TILE_SCALAR)
 
 
@@ -103,9 +106,16 @@ def scratch_bytes(instr: Instr, types: Mapping[str, TileType]) -> int:
         return SELECT_BYTES
     if form is Form.IOTA:
         return ROW_AT + physical_bytes(replace(types[instr.dst], rows=1))
+    if form is Form.TRANSPOSE and 1 not in types[instr.dst].shape:
+        return physical_bytes(transpose_scratch(types[instr.tiles[0]]))
     is_composed = isinstance(template, Calls) and any("{t}" in line for line in template.lines)
     is_needed = is_composed or form in (Form.ROW_REDUCE, Form.COL_REDUCE)
     return physical_bytes(types[instr.tiles[0]]) if is_needed else 0
+
+
+def transpose_scratch(source: TileType) -> TileType:
+    """Return the temporary tile of the transpose of a matrix: its columns as rows of whole fractals."""
+    return replace(source, rows=source.cols, cols=round_up(source.rows, FRACTAL_ROWS))
 
 
 def broadcast_scratch(generation: Generation) -> tuple[Touched, ...]:

@@ -18,7 +18,6 @@ from pto_wsp.targets.ascend.split import CUBE
 from pto_wsp.targets.base import table_hash
 from pto_wsp.targets.c_style.spelling import function_name
 from pto_wsp.targets.cpu.emit import extent_bounds, write_table
-from pto_wsp.types.dtype import DType
 
 MAX_TENSORS, MAX_SCALARS = 32, 16
 """Arguments of a task that the runtime takes."""
@@ -56,7 +55,7 @@ def _rows(region: Region) -> Rows | None:
 
 def require_expandable(module: Module, codes: Codes, generation: Generation) -> None:
     """Raise UnsupportedByTarget for the first thing in a program that a control core cannot expand."""
-    found = _of_workload(module) or _of_arguments(module, codes) or _of_phases(codes)
+    found = _of_workload(module) or _of_arguments(module, codes) or _of_phases(module, codes)
     if found is not None:
         what, reason, loc = found
         raise UnsupportedByTarget(target=generation.name, what=what, reason=reason, loc=loc)
@@ -92,36 +91,36 @@ def _of_arguments(module: Module, codes: Codes) -> _Refusal | None:
     return None
 
 
-def _of_phases(codes: Codes) -> _Refusal | None:
-    mixed = [code.kernel for code in codes.values() if code.caller]
-    for kernel in mixed:
-        for loc in _places_of_elements(kernel):
-            what = f"an element of a tensor in `{kernel.name}`, which has phases"
-            return what, "the control core would read it before earlier tasks are complete", loc
-    types = _workspace_types(codes)
-    if len({dtype.itemsize for dtype in types}) > 1:
-        names = " and ".join(sorted(map(str, types)))
-        reason = "the tensor that holds them has elements of one size: cast in the phase that reads the tile"
-        return f"tiles of {names} that phases share", reason, mixed[0].loc
+def _of_phases(module: Module, codes: Codes) -> _Refusal | None:
+    """Return what a caller of phases would read before the tasks that write it are complete."""
+    read = {
+        name: dict(_elements_read(code.kernel)) for name, code in codes.items() if code.caller is not None
+    }
+    for task in w.tasks(module.entry_workload.body):
+        for param, arg in zip(module.kernel(task.kernel).params, task.args, strict=True):
+            places = read.get(task.kernel, {})
+            if param.name in places and isinstance(arg, Region) and arg.tensor in module.written:
+                what = (
+                    f"an element of `{arg.tensor}`, which tasks write, in `{task.kernel}`, which has phases"
+                )
+                return what, "the control core would read it before they are complete", places[param.name]
     return None
 
 
-def _places_of_elements(kernel: KernelFunction) -> Iterator[Location | None]:
-    """Yield where a kernel reads single elements of tensors."""
+def _elements_read(kernel: KernelFunction) -> Iterator[tuple[str, Location | None]]:
+    """Yield the parameters of which a kernel reads single elements, and where."""
     for stmt in walk_statements(kernel.body or ()):
         for expr in statement_expressions(stmt):
-            yield from (part.loc or stmt.loc for part in walk(expr) if isinstance(part, Element))
+            yield from ((p.name, p.loc or stmt.loc) for p in walk(expr) if isinstance(p, Element))
 
 
-def _workspace_types(codes: Codes) -> set[DType]:
-    """Return the element types of tiles that phases share."""
-    return {
-        dict(part.phase.kernel.tiles)[tile].dtype
-        for code in codes.values()
-        if code.caller
-        for part in code.parts
-        for tile in part.phase.outputs
-    }
+def workspace_bytes(codes: Codes) -> dict[int, int]:
+    """Return the memory for tiles that phases of one task share, per bytes of an element."""
+    found: dict[int, int] = {}
+    for code in codes.values():
+        for size, count in code.caller.workspace_bytes.items() if code.caller else ():
+            found[size] = max(found.get(size, 0), count)
+    return dict(sorted(found.items()))
 
 
 # --- the entry of a kernel ---------------------------------------------------------------------------------
@@ -242,14 +241,18 @@ def _write_submission(code: AscendKernel, first: int, out: TextWriter) -> None:
         out.line("  return 0;")
         out.line("}")
         return
-    size, itemsize = code.caller.workspace_bytes, code.caller.workspace_itemsize
-    out.line(f"static void call_{name}(")
+    sizes = code.caller.workspace_bytes
+    memory = ", ".join(
+        f"run->take_workspace({sizes[size]}, {size})" if size in sizes else "nullptr" for size in (1, 2, 4, 8)
+    )
+    out.line(f"static int32_t call_{name}(")
     out.line("    const ascend::TaskContext* context, int32_t phase, const ascend::View* views,")
     out.line("    const ascend::Scalar* scalars) {")
     out.line(f"  run->submit(functions[{first} + phase], views, scalars, context->block_idx);")
+    out.line("  return 0;")
     out.line("}")
     out.line(f"int32_t {name}({_CALL}) {{")
-    out.line(f"  uint8_t* workspace = run->take_workspace({size}, {itemsize});")
+    out.line(f"  uint8_t* const workspace[] = {{{memory}}};")
     fields = f"context->block_idx, context->monitor->values, call_{name}, workspace"
     out.line(f"  const ascend::TaskContext task{{{fields}}};")
     out.line(f"  return ascend::{name}({_SAME}, &task);")
@@ -260,16 +263,15 @@ def _write_entry(module: Module, codes: Codes, out: TextWriter) -> None:
     """Write the two functions that the runtime calls."""
     tensors = module.entry_workload.tensors
     count = len(tensors)
-    has_workspace = any(code.caller for code in codes.values())
+    sizes = workspace_bytes(codes)
     out.line('extern "C" __attribute__((visibility("default")))')
     out.line("OrchestrationConfig aicpu_orchestration_config(const ChipTaskArgs&) {")
-    out.line(f"  return {{{count + 1 + has_workspace}}};")
+    out.line(f"  return {{{count + 1 + len(sizes)}}};")
     out.line("}")
     out.line('extern "C" __attribute__((visibility("default")))')
     out.line("void aicpu_orchestration_entry(const ChipTaskArgs& args) {")
     with out.indented():
-        workspace = f"args.tensor({count + 1})" if has_workspace else "nullptr"
-        out.line(f"ascend::Run own(args.tensor({count}), {workspace});")
+        out.line(f"ascend::Run own(args.tensor({count}));")
         out.line("run = &own;")
         out.line("std::vector<pto::wsp::bind::ArrayRef> arrays;")
         for number, tensor in enumerate(tensors):
@@ -278,9 +280,8 @@ def _write_entry(module: Module, codes: Codes, out: TextWriter) -> None:
             out.line(
                 f"arrays.push_back(own.bind(args.tensor({number}), {text}));  // {ascii(tensor.name)[1:-1]}"
             )
-        if has_workspace:
-            (itemsize,) = {code.caller.workspace_itemsize for code in codes.values() if code.caller}
-            out.line(f"own.bind_workspace({itemsize});")
+        for number, size in enumerate(sizes):
+            out.line(f"own.bind_workspace(args.tensor({count + 1 + number}), {size});")
         out.line("std::vector<std::optional<int64_t>> symbols;")
         for number, param in enumerate(module.entry_workload.symbols):
             out.line(f"symbols.push_back(int64_t(args.scalar({number})));  // {ascii(param.name)[1:-1]}")

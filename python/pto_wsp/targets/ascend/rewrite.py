@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from math import inf
 
 from pto_wsp.errors import UnsupportedByTarget
+from pto_wsp.ir.core import Range
 from pto_wsp.ir.kernel import AttrValue, Instr, KernelFunction, Load, Prefetch, Stmt, Store, rebuild
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Expr, Extent, const
+from pto_wsp.ir.scalar import Const, Expr, Extent, const
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.passes.eliminate_dead_code import eliminate_dead_code
@@ -22,7 +23,7 @@ from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import replace
 from pto_wsp.targets.ascend.generation import CONVERSIONS, Generation
 from pto_wsp.types.dtype import DType, b1, bf16, f16, f32, i8, i16, i32, u8
-from pto_wsp.types.tile import TileType
+from pto_wsp.types.tile import TileType, ViewType
 
 Steps = Iterator[Instr]
 
@@ -85,6 +86,10 @@ class _Rewriter:
                     )
                 case Prefetch(rows=str()):
                     pass
+                case Load() if self._is_strided(stmt):
+                    yield from self._load_column(stmt)
+                case Store() if self._is_strided(stmt):
+                    yield from self._store_column(stmt)
                 case _:
                     yield rebuild(stmt, self._block)
 
@@ -94,6 +99,40 @@ class _Rewriter:
         if TABLE[instr.op].form in _BROADCASTS and not self._tiles[instr.dst].dtype.is_float:
             return self._broadcast
         return _RULES[instr.op].__get__(self) if instr.op in _RULES else None
+
+    # --- columns of matrices in memory --------------------------------------------------------------------
+
+    def _is_strided(self, stmt: Load | Store) -> bool:
+        """Return whether a move of one column takes it out of a tensor with more columns."""
+        dim = stmt.region.kept[-1]
+        entry = stmt.region.dims[dim]
+        if self._tiles[stmt.tile].cols != 1 or stmt.rows is not None or not isinstance(entry, Range):
+            return False
+        kind = self._kernel.param(stmt.region.tensor).type
+        dims = kind.shape if isinstance(kind, TileType) else kind.dims if isinstance(kind, ViewType) else ()
+        is_last = dim == len(stmt.region.dims) - 1
+        return entry.extent == Const(1) and is_last and bool(dims) and dims[dim] != 1
+
+    def _wide(self, column: str) -> str:
+        """Return a new tile with a block per element of a column."""
+        dtype = self._tiles[column].dtype
+        return self._new(column, dtype, 32 // dtype.itemsize)
+
+    def _load_column(self, stmt: Load) -> Iterator[Stmt]:
+        """Each element has a block: the largest of one is itself."""
+        self._instr = Instr("mov", stmt.tile, loc=stmt.loc)
+        wide = self._wide(stmt.tile)
+        yield replace(stmt, tile=wide)
+        if self._tiles[wide].dtype.is_float:
+            yield self._do("rowmax", stmt.tile, wide)
+        else:
+            yield self._do("extract", stmt.tile, wide, rows=Extent(wide, 0), cols=const(1))
+
+    def _store_column(self, stmt: Store) -> Iterator[Stmt]:
+        self._instr = Instr("mov", stmt.tile, loc=stmt.loc)
+        wide = self._wide(stmt.tile)
+        yield self._do("rowexpand", wide, stmt.tile, cols=const(1))
+        yield replace(stmt, tile=wide)
 
     # --- helpers ----------------------------------------------------------------------------------------
 
@@ -301,6 +340,36 @@ class _Rewriter:
         yield self._do("sel", found, is_inside, inside, none)
         yield self._do("cvt", instr.dst, found)
 
+    def _in_copy(self, instr: Instr) -> Steps:
+        """Elements are written in a copy of the tile, unless it is the tile itself."""
+        source, *others = instr.tiles
+        if instr.dst in others:
+            made = self._new(source, self._tiles[source].dtype)
+            yield from self._in_copy(replace(instr, dst=made))
+            yield self._do("mov", instr.dst, made)
+            return
+        if instr.dst != source:
+            yield self._do("mov", instr.dst, source)
+        yield replace(instr, tiles=(instr.dst, *others))
+
+    def _elsewhere(self, instr: Instr) -> Steps:
+        """The scalar unit reads operands again and again, so the result is another tile."""
+        if instr.dst not in instr.tiles:
+            yield instr
+            return
+        made = self._new(instr.dst, self._tiles[instr.dst].dtype)
+        yield replace(instr, dst=made)
+        yield self._do("mov", instr.dst, made)
+
+    def _sort(self, instr: Instr) -> Steps:
+        """Values of pairs are f32."""
+        values, numbers = instr.tiles
+        if self._tiles[values].dtype is not f32:
+            wide = self._new(values, f32)
+            yield from self._convert(self._do("cvt", wide, values))
+            values = wide
+        yield from self._elsewhere(replace(instr, tiles=(values, numbers)))
+
 
 _EXACT = frozenset({f32, f16, bf16, i16, i8, u8})
 """Types whose numbers are all numbers of f32."""
@@ -318,5 +387,8 @@ _RULES: dict[str, Callable[[_Rewriter, Instr], Steps]] = {
     "rowargmax": _Rewriter._place,
     "rowargmin": _Rewriter._place,
     **dict.fromkeys(("matmul", "matmul_acc", "matmul_bias"), _Rewriter._multiply),
+    **dict.fromkeys(("insert", "put", "setval"), _Rewriter._in_copy),
+    **dict.fromkeys(("sort", "sort32"), _Rewriter._sort),
+    **dict.fromkeys(("take", "reshape", "extract", "mrgsort", "merge", "transpose"), _Rewriter._elsewhere),
 }
 """Rules by rows."""

@@ -68,8 +68,7 @@ struct Function {
 /// that phases share. Kept of an error are -1, the number of a check, and a text.
 class Run {
  public:
-  Run(const ChipTensor* failed, const ChipTensor* workspace)
-      : failed_((int64_t*)start_of(*failed, sizeof(int64_t))), workspace_(workspace) {}
+  explicit Run(const ChipTensor* failed) : failed_((int64_t*)start_of(*failed, sizeof(int64_t))) {}
 
   /// A tensor of the program, in C order.
   pto::wsp::bind::ArrayRef bind(const ChipTensor* tensor, pto::wsp::DType dtype, int rank) {
@@ -87,7 +86,10 @@ class Run {
     add(tensor, bytes, itemsize);
     return array;
   }
-  void bind_workspace(int64_t itemsize) { add(workspace_, workspace_->shapes[0] * itemsize, itemsize); }
+  void bind_workspace(const ChipTensor* tensor, int64_t itemsize) {
+    add(tensor, tensor->shapes[0] * itemsize, itemsize);
+    workspaces_.push_back({memories_.back(), 0});
+  }
 
   /// Submits all tasks. An error of the walk ends it; its text goes to where failed checks are kept.
   void expand(const uint8_t* code, size_t size, const pto::wsp::KernelLibrary& library,
@@ -120,14 +122,17 @@ class Run {
   /// Memory for a task's tiles. When all of it was given away, it begins again: the runtime orders tasks that
   /// use the same bytes.
   uint8_t* take_workspace(int64_t bytes, int64_t itemsize) {
-    const int64_t size = workspace_->shapes[0] * itemsize;
-    if (bytes > size)
-      throw pto::wsp::EngineError("small-workspace", "the workspace is smaller than that of a task")
-          .with_int("bytes", bytes);
-    if (next_ + bytes > size) next_ = 0;
-    uint8_t* found = (uint8_t*)start_of(*workspace_, itemsize) + next_;
-    next_ += bytes;
-    return found;
+    for (Workspace& workspace : workspaces_) {
+      if (workspace.memory.itemsize != itemsize) continue;
+      const int64_t size = workspace.memory.stop - workspace.memory.start;
+      if (bytes > size) break;
+      if (workspace.next + bytes > size) workspace.next = 0;
+      uint8_t* found = (uint8_t*)workspace.memory.start + workspace.next;
+      workspace.next += bytes;
+      return found;
+    }
+    throw pto::wsp::EngineError("small-workspace", "the workspace is smaller than that of a task")
+        .with_int("bytes", bytes);
   }
 
   void submit(const Function& function, const View* views, const Scalar* scalars, uint32_t block) {
@@ -188,10 +193,15 @@ class Run {
     throw pto::wsp::EngineError("empty-tensor", "a tensor of a task has no elements");
   }
 
+  /// Memory for tiles with elements of one size; `next` bytes of it were given away.
+  struct Workspace {
+    Memory memory;
+    int64_t next;
+  };
+
   std::vector<Memory> memories_;
+  std::vector<Workspace> workspaces_;
   int64_t* failed_;
-  const ChipTensor* workspace_;
-  int64_t next_ = 0;
 };
 
 #endif

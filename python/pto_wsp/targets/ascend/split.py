@@ -335,7 +335,8 @@ class _Splitter:
             core = self._core(stmt)
             if _must_follow(stmt, run.pending):
                 run.flush()
-            if core == CUBE and isinstance(stmt, Load) and run.current.core == VECTOR:
+            is_open = run.current.core == CUBE or (run.current.core is None and run.current.body)
+            if core == CUBE and isinstance(stmt, Load) and not is_open:
                 run.pending.append(stmt)
                 continue
             if core in (MIXED, CUBE):

@@ -6,6 +6,7 @@ are operands, `{s}` is the scalar, and `{t}` is a temporary tile of the shape of
 
 from __future__ import annotations
 
+from pto_wsp.isa.meaning import OTHER_COUNT, OUTSIDE, UNSORTED
 from pto_wsp.support.record import record
 from pto_wsp.targets.cpu.templates import Unsupported
 from pto_wsp.types.dtype import DType, f16, f32, i16, i32
@@ -40,7 +41,22 @@ class Rewritten:
     """A row that `rewrite` writes with other rows."""
 
 
-Template = Calls | Method | Rewritten | Unsupported
+@record
+class ByElement:
+    """A row that the scalar unit computes, element by element: a function of `elements.hpp`.
+
+    Attributes:
+        function: called with the result, the operands, the attributes `arguments` and the scalar.
+        arguments: names of attributes.
+        failure: what is wrong where the function returns false; empty if it returns nothing.
+    """
+
+    function: str
+    arguments: tuple[str, ...] = ()
+    failure: str = ""
+
+
+Template = Calls | Method | Rewritten | ByElement | Unsupported
 
 FLOATS = frozenset({f32, f16})
 PLAIN = frozenset({f32, f16, i32, i16})
@@ -48,17 +64,13 @@ BITS = frozenset({i16, i32})
 _ONLY_F32 = frozenset({f32})
 
 _QUANTISED = Unsupported("cube cores multiply no packed blocks: unpack them in a kernel of another target")
-_ORDER = Unsupported("pairs of value and index have no tile type: sort in a kernel of another target")
-_PLACES = Unsupported("its indices would not be checked: load the rows that you need instead")
-_SHIFTS = Unsupported("shifts beyond the bits are not defined: multiply, or divide by a power of 2 in f32")
 _PRECISE = Unsupported("the vector cores have no such function: write it with exp, log and arithmetic")
-_SHAPE = Unsupported("tiles keep their rows: load the tensor in the other shape")
 
 TEMPLATES: dict[str, Template] = {
     "load": Method("load"),
     "store": Method("store"),
-    "gather": Unsupported("rows that a tile names are read by a scalar core: pass the rows as a view"),
-    "scatter": Unsupported("rows that a tile names are written by a scalar core: pass the rows as a view"),
+    "gather": Method("load"),
+    "scatter": Method("store"),
     "bitwise_and": Calls(("TAND({d}, {0}, {1})",), BITS),
     "bitwise_or": Calls(("TOR({d}, {0}, {1})",), BITS),
     "bitwise_xor": Rewritten(),
@@ -98,22 +110,23 @@ TEMPLATES: dict[str, Template] = {
     "colexpand": Method("expand"),
     "expands": Calls(("TEXPANDS({d}, {s})",), PLAIN, is_arithmetic=True),
     "iota": Method("numbers"),
-    **dict.fromkeys(("sort32", "sort", "mrgsort", "merge"), _ORDER),
-    **dict.fromkeys(("extract_topk_values", "extract_topk_indices"), _ORDER),
+    **{name: ByElement(name) for name in ("sort32", "sort", "extract_topk_values", "extract_topk_indices")},
+    "mrgsort": ByElement("mrgsort", ("run",), UNSORTED),
+    "merge": ByElement("merge", failure=UNSORTED),
     **dict.fromkeys(("cmp", "sels", "rowargmax", "rowargmin"), Rewritten()),
     "cmps": Method("compare"),
     "sel": Method("choose"),
     "transpose": Method("transpose"),
-    **dict.fromkeys(("take", "put", "setval"), _PLACES),
+    "take": ByElement("take", failure=OUTSIDE),
+    "put": ByElement("put", failure=OUTSIDE),
+    "reshape": ByElement("reshape", failure=OTHER_COUNT),
+    **dict.fromkeys(("extract", "insert", "setval"), Method("part")),
     **dict.fromkeys(("matmul", "matmul_acc", "matmul_bias"), Method("product")),
     **dict.fromkeys(("matmul_quantised", "quantise"), _QUANTISED),
-    **dict.fromkeys(("reshape", "extract", "insert"), _SHAPE),
     "cvt": Method("convert"),
 }
 for _name in ("addc", "subc", "addsc", "subsc"):
     TEMPLATES[_name] = Unsupported("no version of the library has it on hardware: write two operations")
-for _name in ("shl", "shr", "shls", "shrs"):
-    TEMPLATES[_name] = _SHIFTS
 for _name in ("add", "sub", "mul", "div", "max", "min"):
     _types = FLOATS if _name == "div" else PLAIN
     _call = f"T{_name.upper()}"
@@ -124,6 +137,21 @@ for _name in ("add", "sub", "mul", "div", "max", "min"):
 for _name in ("sum", "max", "min"):
     for _line in ("row", "col"):
         TEMPLATES[_line + _name] = Method("reduce")
+
+INTEGERS: dict[str, ByElement] = {
+    name + suffix: ByElement(function)
+    for name, function in (
+        ("div", "divide"),
+        ("rem", "take_remainder"),
+        ("shl", "shift_left"),
+        ("shr", "shift_right"),
+    )
+    for suffix in ("", "s")
+}
+"""Rows of integers that no call computes for all operands."""
+
+for _name in ("shl", "shr", "shls", "shrs"):
+    TEMPLATES[_name] = INTEGERS[_name]
 
 ROUND_MODES = {
     mode: f"RoundMode::CAST_{mode.upper()}" for mode in ("rint", "round", "floor", "ceil", "trunc")

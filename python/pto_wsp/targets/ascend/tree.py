@@ -9,6 +9,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.support.record import replace
 from pto_wsp.support.text import TextWriter
+from pto_wsp.targets.ascend.element_header import ELEMENTS
 from pto_wsp.targets.ascend.generation import Generation
 from pto_wsp.targets.ascend.header import TILES, VIEWS
 from pto_wsp.targets.ascend.interface import unverified
@@ -21,6 +22,7 @@ from pto_wsp.targets.ascend.orchestration import (
     listed_params,
     orchestration_file,
     require_expandable,
+    workspace_bytes,
 )
 from pto_wsp.targets.ascend.runtime_header import RUNTIME
 from pto_wsp.targets.ascend.split import CUBE, VECTOR
@@ -48,6 +50,7 @@ def program(module: Module, generation: Generation) -> SourceTree:
         lists = listed.get(code.kernel.name, frozenset())
         own[_path(part.phase.kernel)] = _device_file(code, part, kernel_entry(number, part, lists))
     own |= {_caller_path(c): _caller_file(c) for c in codes.values() if c.caller}
+    own |= {"elements.hpp": ELEMENTS} if _any_elements(codes) else {}
     library = _library(module.kernels, codes, generation)
     if module.entry:
         require_expandable(module, codes, generation)
@@ -93,6 +96,10 @@ def _paths(codes: Iterable[AscendKernel], core: str) -> list[str]:
     return [_path(p.phase.kernel) for code in codes for p in code.parts if p.phase.core == core]
 
 
+def _any_elements(codes: Mapping[str, AscendKernel]) -> bool:
+    return any(part.has_elements for code in codes.values() for part in code.parts)
+
+
 def _device_file(whole: AscendKernel, part: Part, entry: str) -> str:
     """Return the file of a function of a core: the function, and what the runtime calls."""
     kernel, out = part.phase.kernel, TextWriter()
@@ -105,7 +112,7 @@ def _device_file(whole: AscendKernel, part: Part, entry: str) -> str:
     )
     if sizes:
         out.line(f"// Bytes: {sizes}.")
-    out.line('#include "ascend.hpp"')
+    out.line(f'#include "{"elements" if part.has_elements else "ascend"}.hpp"')
     for line in part.code.includes if isinstance(part.code, NativeCode) else ():
         out.line(line)
     out.line()
@@ -174,16 +181,21 @@ def _on_host(code: AscendKernel, generation: Generation) -> str:
   return ascend::{function}({arguments}, &task);
 }}"""
     functions = ", ".join(f"ascend::{function_name(part.phase.kernel)}" for part in code.parts)
-    return f"""static void call_{name}(
+    sizes = code.caller.workspace_bytes
+    memory = "".join(
+        f"  alignas(64) static thread_local uint8_t workspace_{size}[{count}];\n"
+        for size, count in sizes.items()
+    )
+    names = ", ".join(f"workspace_{size}" if size in sizes else "nullptr" for size in (1, 2, 4, 8))
+    return f"""static int32_t call_{name}(
     const ascend::TaskContext* context, int32_t phase, const ascend::View* views,
     const ascend::Scalar* scalars) {{
   constexpr decltype(&ascend::{function_name(code.parts[0].phase.kernel)}) phases[] = {{{functions}}};
   {begin}
-  // The caller has checked what a phase checks.
-  if (phases[phase](views, scalars, context) != 0) __builtin_trap();
+  return phases[phase](views, scalars, context);
 }}
 int32_t {name}({_CALL}) {{
-  alignas(64) static thread_local uint8_t workspace[{max(code.caller.workspace_bytes, 1)}];
+{memory}  uint8_t* const workspace[] = {{{names}}};
   const ascend::TaskContext task{{context->block_idx, context->monitor->values, call_{name}, workspace}};
   return ascend::{name}({arguments}, &task);
 }}"""
@@ -201,14 +213,16 @@ orchestration with a cross compiler. A control core of the device loads the orch
 workload and submits each task to the runtime, which orders tasks by their tensors. `manifest.json` says what
 the runtime needs to know: the functions with their numbers and cores, and the arguments of a run. The
 arguments are the tensors, also those that the program makes for itself; then 32 integers, all zero, for a
-check that fails; then memory for tiles that phases share, if the manifest names it. Scalars are all sizes and
-scalars of the program, floats as their bits. The folder has no host program that loads the runtime.
+check that fails; then memory for tiles that phases share, a tensor per size of elements that the manifest
+names. Scalars are all sizes and scalars of the program, floats as their bits. The folder has no host program
+that loads the runtime.
 
 | in the program | on the device |
 |---|---|
 | tile | bytes of a core's memory at a fixed address, see the top of each kernel |
 | load, store | `TLOAD` on the pipe MTE2, `TSTORE` on the pipe MTE3; of a cube core on FIX |
 | arithmetic | a tile call on the vector pipe, with the valid shape of the operands |
+| sorting, elements by index | a loop of the scalar unit over elements of tiles: `elements.hpp` |
 | product | parts of operands move from L1 to L0A and L0B on MTE1; products are added up in L0C on M |
 | a kernel with both | phases, one kernel per kind of core; `callers/` calls them in order |
 | order of instructions | flags between pipes, barriers inside of one; all pipes end together around loops |
@@ -243,6 +257,7 @@ def _build_files(
             "| `kernels/` | one file per kernel, for the device and the host |",
             "| `callers/` | one file per kernel that needs cube cores and vector cores |",
             "| `ascend.hpp`, `views.hpp` | what all kernels use; what callers use, too |",
+            *(["| `elements.hpp` | what scalar units compute |"] if _any_elements(codes) else []),
             "| `orchestration.cpp`, `runtime.hpp` | what a control core of the device runs |",
             "| `device.cmake` | how kernels and the orchestration are compiled for the device |",
             "| `manifest.json` | kernels, arguments and memory, for other tools |",
@@ -320,7 +335,7 @@ def _manifest(module: Module, codes: Mapping[str, AscendKernel], generation: Gen
             "blocks": code.kernel.block_dim,
             "views": _views(code.kernel),
             "scalars": [{"name": p.name, "type": str(p.type)} for p in code.kernel.scalar_params],
-            "workspace_bytes": code.caller.workspace_bytes if code.caller else 0,
+            "workspace_bytes": sum(code.caller.workspace_bytes.values()) if code.caller else 0,
             "phases": [_phase(part) for part in code.parts],
             "checks": [check.text.message for check in code.checks],
         }
@@ -338,9 +353,10 @@ def _run_arguments(module: Module, codes: Mapping[str, AscendKernel]) -> dict[st
         {"name": t.name, "type": str(t.type), "local": t.is_local} for t in module.entry_workload.tensors
     ]
     tensors.append({"name": "failed", "integers": FAILED_WORDS})
-    workspace = max((c.caller.workspace_bytes for c in codes.values() if c.caller), default=0)
-    if any(code.caller for code in codes.values()):
-        tensors.append({"name": "workspace", "least_bytes": workspace})
+    tensors += [
+        {"name": f"workspace_{size}", "element_bytes": size, "least_bytes": count}
+        for size, count in workspace_bytes(codes).items()
+    ]
     functions = [
         {
             "id": number,

@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-
-from pto_wsp.analysis.steps import Step, rows_dim, scalar_tile
-from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Store
+from pto_wsp.analysis.steps import Step, scalar_tile
+from pto_wsp.ir import check_texts
+from pto_wsp.ir.kernel import Instr
+from pto_wsp.ir.scalar import Const
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
-from pto_wsp.targets.ascend.core import CoreCode
-from pto_wsp.targets.ascend.generation import CONVERSIONS, Generation
-from pto_wsp.targets.ascend.hazards import LOAD, STORE, VECTOR, Touched
-from pto_wsp.targets.ascend.memory import (
-    BLOCK,
-    ROW_AT,
-    SELECT_BYTES,
-    assign_memory,
-    broadcast_scratch,
-    physical_bytes,
-    physical_shape,
-)
-from pto_wsp.targets.ascend.repeated_rows import periods
+from pto_wsp.targets.ascend.generation import CONVERSIONS
+from pto_wsp.targets.ascend.hazards import SCALAR, Touched
+from pto_wsp.targets.ascend.memory import BLOCK, ROW_AT, SELECT_BYTES, physical_shape, transpose_scratch
 from pto_wsp.targets.ascend.spelling import STORAGE
-from pto_wsp.targets.ascend.templates import FLOATS, PLAIN, ROUND_MODES, TEMPLATES, Calls, Method
+from pto_wsp.targets.ascend.templates import (
+    FLOATS,
+    INTEGERS,
+    PLAIN,
+    ROUND_MODES,
+    TEMPLATES,
+    ByElement,
+    Calls,
+    Method,
+    Template,
+)
+from pto_wsp.targets.ascend.vector_tiles import Operand, Operands, VectorTiles
 from pto_wsp.targets.c_style.spelling import FIELDS, tile_name
-from pto_wsp.types.dtype import DType, b1, f16, f32, i32, u8
-from pto_wsp.types.tile import TileType
+from pto_wsp.types.dtype import DType, f16, f32, i32, u8
 
-Operand = tuple[str, str | Touched]
-Operands = dict[str, Operand]
-_OPERAND = re.compile(r"\{(\w+)\}")
 _TMP = "{t}"
 
 COMPARED = frozenset({f32, f16, i32})
 """Element types that a comparison accepts."""
+
+COPIES = {"mov": ByElement("copy_elements"), "transpose": ByElement("turn")}
+"""Rows that move elements of any type; calls move some."""
 
 LANES = 8
 """Numbers that a block holds."""
@@ -43,166 +42,21 @@ LANE_BITS = ((1, 0xAAAAAAAA), (2, 0xCCCCCCCC), (4, 0xF0F0F0F0))
 """Packed bits of the lanes whose number has a bit, with the value of that bit."""
 
 
-class VectorCode(CoreCode):
-    """The calls of one kernel while they are written.
-
-    A tile is a variable of the library that has the memory of the tile. A tile of one column has two: `c_`
-    is a column, for broadcasts and sums of rows, and `r_` is the same bytes as a row, for arithmetic.
-
-    Args:
-        kernel: with a body.
-        generation: what it is written for.
-        draft: the kernel as it was written before, which knows the flags and the variables; or None.
-    """
-
-    def __init__(
-        self, kernel: KernelFunction, generation: Generation, draft: VectorCode | None = None
-    ) -> None:
-        super().__init__(kernel, generation, draft)
-        self.memory = assign_memory(kernel, generation)
-        self._periods = periods(kernel)
-
-    # --- instructions on the vector pipe ----------------------------------------------------------------
-
-    def access(self, name: str) -> Touched:
-        """Return the bytes of a tile."""
-        start = self.memory.offsets[name]
-        return Touched("ub", start, start + physical_bytes(self.types[name]), self._shift(name))
-
-    def _shift(self, name: str) -> int:
-        return self.memory.shifts.get(name, 0)
-
-    def vector(self, template: str, guard: str, tiles: Mapping[str, Operand], **texts: str) -> None:
-        """Write a vector instruction.
-
-        Args:
-            template: a call whose first tile is written, with the keys of `tiles` and `texts` in braces.
-            guard: the tile without whose elements there is nothing to do.
-            tiles: per key, the variable of a tile, and its name or bytes; the temporary tile has the name "".
-            texts: other operands.
-        """
-        keys = [key for key in _OPERAND.findall(template) if key in tiles]
-        accesses = [self._access_of(tiles[key][1]) for key in keys]
-        written = {0, *(i for i, key in enumerate(keys) if key == "t")}
-        reads = tuple(access for i, access in enumerate(accesses) if i not in written)
-        writes = tuple(accesses[i] for i in sorted(written))
-        if template.startswith("TROWEXPAND"):
-            writes += broadcast_scratch(self.generation)
-        known = texts | {key: variable for key, (variable, _) in tiles.items()}
-        call = _OPERAND.sub(lambda found: known[found[1]], template)
-        self.issue(VECTOR, call, f"{tile_name(guard)}.has_elements()", reads, writes)
-
-    def _access_of(self, name: str | Touched) -> Touched:
-        if isinstance(name, Touched):
-            return name
-        if name:
-            return self.access(name)
-        return Touched("ub", self.memory.scratch, self.memory.total_bytes)
-
-    # --- variables --------------------------------------------------------------------------------------
-
-    def row_variable(self, name: str) -> str:
-        """Return the variable of a tile for arithmetic."""
-        tile = self.types[name]
-        variable = f"{'r' if tile.cols == 1 else 'v'}_{tile_name(name)}"
-        return self._row(variable, tile, self.memory.offsets[name], self._shift(name))
-
-    def column_variable(self, name: str) -> str:
-        """Return the variable of a tile of one column as a column."""
-        tile, variable = self.types[name], f"c_{tile_name(name)}"
-        kind = f"Column<{STORAGE[tile.dtype.name]}, {physical_shape(tile)[1]}>"
-        line = f"{kind} {variable}({tile.rows});"
-        self.declare(variable, line, self.memory.offsets[name], self._shift(name))
-        return variable
-
-    def scratch_variable(self, like: str) -> str:
-        """Return the temporary tile, of the shape of another tile, with its valid shape."""
-        tile = self.types[like]
-        variable = f"tmp_{tile.dtype}_{tile.rows}_{tile.cols}"
-        self._row(variable, tile, self.memory.scratch)
-        self._resize(variable, like)
-        return variable
-
-    def _row(self, variable: str, tile: TileType, address: int, shift: int = 0) -> str:
-        rows, cols = physical_shape(tile)
-        kind = f"Matrix<{STORAGE[tile.dtype.name]}, {rows}, {cols}>"
-        self.declare(variable, f"{kind} {variable}({rows}, {cols});", address, shift)
-        return variable
-
-    def _resize(self, variable: str, like: str) -> None:
-        extents = tile_name(like)
-        if self.types[like].dtype is b1:
-            rows, cols = physical_shape(self.types[like])
-            sizes = f"{rows if self.types[like].cols == 1 else f'{extents}.rows'}, {cols}"
-            self.out.line(f"if ({extents}.has_elements()) {variable}.SetValidShape({sizes});")
-            return
-        sizes = f"1, {extents}.rows" if self.types[like].cols == 1 else f"{extents}.rows, {extents}.cols"
-        self.out.line(f"if ({extents}.has_elements()) {variable}.SetValidShape({sizes});")
-
-    def set_tile(self, name: str, extents: str) -> None:
-        """Write that a tile has these valid extents."""
-        super().set_tile(name, extents)
-        known = self._draft.variables if self._draft else self.variables
-        row = f"{'r' if self.types[name].cols == 1 else 'v'}_{tile_name(name)}"
-        if row in known:
-            self._resize(row, name)
-        if f"c_{tile_name(name)}" in known:
-            guard = f"if ({tile_name(name)}.has_elements()) "
-            self.out.line(f"{guard}c_{tile_name(name)}.SetValidRow({tile_name(name)}.rows);")
-
-    def _part(self, stem: str, dtype: DType, cols: int, address: int) -> Operand:
-        """Return the variable and the bytes of a row at an address, all of it valid."""
-        variable = f"{stem}{cols}_{address:x}"
-        line = f"Matrix<{STORAGE[dtype.name]}, 1, {cols}> {variable}(1, {cols});"
-        self.declare(variable, line, address)
-        return variable, Touched("ub", address, address + cols * dtype.itemsize)
-
-    def _select_scratch(self) -> Operand:
-        """Return the temporary tile of a select."""
-        variable, address = "tmp_select", self.memory.scratch
-        self.declare(variable, f"Matrix<uint32_t, 1, 16> {variable}(1, 16);", address)
-        return variable, Touched("ub", address, address + SELECT_BYTES)
-
-    # --- moves ------------------------------------------------------------------------------------------
-
-    def pick(self, stmt: Load | Store | Prefetch, window: str) -> str:
-        """Write the window of rows that repeat; other rows that a tile names are refused."""
-        if stmt.rows not in self._periods or not isinstance(stmt, Load):
-            return super().pick(stmt, window)
-        picked, rows = self.name("w"), f"{tile_name(stmt.rows)}.{FIELDS[rows_dim(self.types[stmt.rows])]}"
-        self.out.line(f"const auto {picked} = repeated({window}, {self._periods[stmt.rows]}, {rows});")
-        return picked
-
-    def load(self, stmt: Load, window: str) -> None:
-        """Write a load of a window that is known to fit the tile."""
-        self.require_rows(stmt)
-        self.require_column(stmt, window)
-        self.set_tile(stmt.tile, f"{window}.rows, {window}.cols")
-        call, guard = self._move("Load", stmt.tile, window), f"{tile_name(stmt.tile)}.has_elements()"
-        self.issue(LOAD, call, guard, self.in_tensor(stmt.region), (self.access(stmt.tile),))
-
-    def store(self, stmt: Store, window: str) -> None:
-        """Write a store to a window of the tile's valid shape."""
-        self.require_rows(stmt)
-        self.require_column(stmt, window)
-        call, guard = self._move("Store", stmt.tile, window), f"{tile_name(stmt.tile)}.has_elements()"
-        self.issue(STORE, call, guard, (self.access(stmt.tile),), self.in_tensor(stmt.region))
-
-    def _move(self, verb: str, tile: str, window: str) -> str:
-        if self.types[tile].cols == 1:
-            return f"move_column<{verb}>({self.row_variable(tile)}, {window})"
-        address = self.address(self.memory.offsets[tile], self._shift(tile))
-        return f"move<{verb}>({self.row_variable(tile)}, {address}, {window})"
+class VectorCode(VectorTiles):
+    """The calls of one kernel of a vector core while they are written."""
 
     # --- instructions -----------------------------------------------------------------------------------
 
     def instruction(self, step: Step, instr: Instr) -> None:
         """Write an instruction whose operands are known to have valid shapes that fit."""
-        template = TEMPLATES[instr.op]
-        assert isinstance(template, Calls | Method)
+        template = self._template(instr)
         if instr.dst in self._periods:
             self.result(step, instr)
             return
+        if isinstance(template, ByElement):
+            self._by_element(step, instr, template)
+            return
+        assert isinstance(template, Calls | Method)
         scalars = [self._scalar(instr)] if instr.scalars else []
         if isinstance(template, Method):
             getattr(self, f"_{template.name}")(step, instr)
@@ -215,6 +69,80 @@ class VectorCode(CoreCode):
             tiles["t"] = (self.scratch_variable(instr.tiles[0]), "")
         for line in template.lines:
             self.vector(line, instr.dst, tiles, s=scalars[0] if scalars else "")
+
+    def _template(self, instr: Instr) -> Template:
+        """Return how a row is written; no call has all of the element types."""
+        dtype, template = self.types[instr.dst].dtype, TEMPLATES[instr.op]
+        if instr.op in INTEGERS and dtype.is_integer:
+            return INTEGERS[instr.op]
+        if instr.op in COPIES and dtype not in PLAIN | self.generation.wide_arithmetic:
+            return COPIES[instr.op]
+        if instr.op == "iota" and dtype is not i32:
+            return ByElement("number_columns")
+        return template
+
+    def _by_element(self, step: Step, instr: Instr, template: ByElement) -> None:
+        """Write a call of a function that reads and writes elements, and the check of what it returns."""
+        scalars = [self._scalar(instr)] if instr.scalars else []
+        attributes = [self.attribute(instr, name) for name in template.arguments]
+        self.result(step, instr)
+        operands = [*dict.fromkeys((instr.dst, *instr.tiles))]
+        reads = tuple(self.access(name) for name in instr.tiles)
+        call = f"{template.function}({', '.join([*map(self.elements, operands), *attributes, *scalars])})"
+        ok = self.name("ok")
+        if template.failure:
+            call = f"const bool {ok} = {call}"
+        self.issue(SCALAR, call, "", reads, (self.access(instr.dst),))
+        if template.failure:
+            text = check_texts.undefined(instr.op, template.failure)
+            tiles = [*instr.tiles, *([instr.dst] if instr.op in check_texts.RESHAPED else [])]
+            found = [f"{tile_name(tile)}.{extent}" for tile in tiles for extent in FIELDS]
+            self.check(f"!{ok}", text, instr.loc, found if text.found else [])
+
+    # --- parts ------------------------------------------------------------------------------------------
+
+    def _part(self, step: Step, instr: Instr) -> None:
+        """Write a part of a tile, or what replaces one: a call if it is known to begin at a block."""
+        place = self.place_of(instr)
+        value = self._scalar(instr) if instr.scalars else ""
+        self.result(step, instr)
+        self.require_part(instr, *place)
+        at = ", ".join(place)
+        if value:
+            access = (self.access(instr.dst),)
+            self.issue(SCALAR, f"{self.elements(instr.dst)}.set({at}, {value})", "", access, access)
+            return
+        is_extract = instr.op == "extract"
+        whole, part = (instr.tiles[0], instr.dst) if is_extract else (instr.dst, instr.tiles[1])
+        window = self._window_of(whole, part, *map(instr.attr, ("row", "col")))
+        if window is not None:
+            extents = tile_name(part)
+            sizes = f"{extents}.rows, {extents}.cols"
+            self.out.line(f"if ({extents}.has_elements()) {window[0]}.SetValidShape({sizes});")
+            ends = (self.row_variable(part), part), window
+            self.vector("TMOV({d}, {0})", part, dict(zip("d0" if is_extract else "0d", ends, strict=True)))
+            return
+        ends = (part, whole) if is_extract else (whole, part)
+        call = f"{instr.op}({self.elements(ends[0])}, {self.elements(ends[1])}, {at})"
+        self.issue(SCALAR, call, "", (self.access(ends[1]),), (self.access(instr.dst),))
+
+    def _window_of(self, whole: str, part: str, row: object, col: object) -> Operand | None:
+        """Return the variable and the bytes of a part of a tile; None if no call reads or writes it."""
+        first = [0 if at is None else at.value for at in (row, col) if at is None or isinstance(at, Const)]
+        tile, shape = self.types[whole], self.types[part].shape
+        known = PLAIN | self.generation.wide_arithmetic
+        if len(first) < 2 or 1 in (tile.cols, shape[1]) or tile.dtype not in known:
+            return None
+        width, itemsize = physical_shape(tile)[1], tile.dtype.itemsize
+        start = self.memory.offsets[whole] + int(first[0] * width + first[1]) * itemsize
+        if first[1] * itemsize % BLOCK or start + shape[0] * width * itemsize > self.generation.ub_bytes:
+            return None
+        variable = f"p{first[0]}_{first[1]}_{shape[0]}_{tile_name(whole)}"
+        kind = f"Matrix<{STORAGE[tile.dtype.name]}, {shape[0]}, {width}>"
+        shift = self._shift(whole)
+        self.declare(variable, f"{kind} {variable}({shape[0]}, {width});", start, shift)
+        rows = [start + i * width * itemsize for i in range(shape[0])]
+        return variable, tuple(Touched("ub", at, at + shape[1] * itemsize, shift) for at in rows)
 
     def _types_of(self, template: Calls) -> frozenset[DType]:
         wide = self.generation.wide_arithmetic if template.is_arithmetic else frozenset[DType]()
@@ -271,12 +199,16 @@ class VectorCode(CoreCode):
         self.vector("TSEL({d}, {0}, {1}, {2}, {t})", instr.dst, tiles)
 
     def _transpose(self, step: Step, instr: Instr) -> None:
-        """A column is held as a row, so it is its transpose."""
-        if 1 not in self.types[instr.dst].shape:
-            raise self.refused("`transpose` of a matrix", "load the tensor in the other order", instr.loc)
-        self._require(self.types[instr.dst].dtype, PLAIN, instr)
+        """Write a transpose; a column is held as a row, so it is its own."""
         self.result(step, instr)
-        self.vector("TMOV({d}, {0})", instr.dst, self._rows(instr))
+        source, tiles = self.types[instr.tiles[0]], self._rows(instr)
+        if 1 in self.types[instr.dst].shape:
+            self.vector("TMOV({d}, {0})", instr.dst, tiles)
+            return
+        rows, cols = physical_shape(transpose_scratch(source))
+        variable = f"turned_{source.dtype}_{rows}_{cols}"
+        self._row(variable, transpose_scratch(source), self.memory.scratch)
+        self.vector("TTRANS({d}, {0}, {t})", instr.dst, tiles | {"t": (variable, "")})
 
     def _numbers(self, step: Step, instr: Instr) -> None:
         """Write the numbers of a row: bits choose what is added to 8 lanes, then parts double the row."""
@@ -291,15 +223,15 @@ class VectorCode(CoreCode):
         address = self.memory.offsets[instr.dst] if is_own else self.memory.scratch + ROW_AT
         self._number_row(instr.dst, start, cols, address)
         if not is_own:
-            variable, row = self._part("line", i32, cols, address)
+            variable, row = self._fixed_row("line", i32, cols, address)
             extents = tile_name(instr.dst)
             self.out.line(f"if ({extents}.has_elements()) {variable}.SetValidShape(1, {extents}.cols);")
             self.vector("TCOLEXPAND({d}, {0})", instr.dst, tiles | {"0": (variable, row)})
 
     def _number_row(self, guard: str, start: str, cols: int, address: int) -> None:
         at = self.memory.scratch + SELECT_BYTES
-        lanes, more = self._part("n", i32, LANES, address), self._part("n", i32, LANES, at + BLOCK)
-        word, bits = self._part("n", i32, LANES, at), self._part("bits", u8, BLOCK, at)
+        lanes, more = self._fixed_row("n", i32, LANES, address), self._fixed_row("n", i32, LANES, at + BLOCK)
+        word, bits = self._fixed_row("n", i32, LANES, at), self._fixed_row("bits", u8, BLOCK, at)
         chosen = {"d": lanes, "0": bits, "1": more, "2": lanes, "t": self._select_scratch()}
         self.vector("TEXPANDS({d}, {s})", guard, {"d": lanes}, s=start)
         for lane, pattern in LANE_BITS:
@@ -310,8 +242,8 @@ class VectorCode(CoreCode):
         while width < cols:
             count = min(width, cols - width)
             parts = {
-                "d": self._part("n", i32, count, address + 4 * width),
-                "0": self._part("n", i32, count, address),
+                "d": self._fixed_row("n", i32, count, address + 4 * width),
+                "0": self._fixed_row("n", i32, count, address),
             }
             self.vector(f"TADDS({{d}}, {{0}}, (int32_t)({width}))", guard, parts)
             width += count

@@ -146,6 +146,19 @@ class Core {
     for (int p = 0; p < kPipes; ++p) known_[to][p] = std::max(known_[to][p], flag.clock[p]);
     keep_flag("w ", from, to, event);
     queues_[to].push_back({Entry::kWait, from, event, {}, {}, {}, {}});
+    if (to == PIPE_S) catch_up();
+  }
+  /// The scalar unit reads or writes bytes of the unified buffer, at this point of the code.
+  void access(uint64_t address, uint64_t size, bool writes) {
+    std::lock_guard<std::recursive_mutex> guard(shared().lock);
+    note({kUb, address, address + size}, PIPE_S, ++counts_[PIPE_S], writes, "the scalar unit");
+    const auto begin = written_[kUb].begin() + int64_t(address);
+    if (writes) {
+      std::fill(begin, begin + int64_t(size), true);
+      is_used_[kUb] = true;
+    } else if (!std::all_of(begin, begin + int64_t(size), [](bool is) { return is; })) {
+      shared().report("the scalar unit reads bytes that nothing wrote");
+    }
   }
   void barrier(Pipe pipe, const char* file, int line) {
     if (pipe == PIPE_ALL) {
@@ -200,7 +213,7 @@ class Core {
 
   /// Whether instruction `index` of `other` must be complete before the next one of `pipe` starts.
   bool is_ordered(int pipe, int other, int64_t index) const {
-    if (other == pipe && (pipe == PIPE_M || (pipe == PIPE_V && is_a5()))) return true;
+    if (other == pipe && (pipe == PIPE_M || pipe == PIPE_S || (pipe == PIPE_V && is_a5()))) return true;
     return index <= known_[pipe][other];
   }
 
@@ -238,24 +251,43 @@ class Core {
   }
 
   void execute() {
+    advance();
+    for (auto& queue : queues_) {
+      if (!queue.empty()) shared().report("a pipe waits for a flag that is never set");
+      queue.clear();
+    }
+  }
+  /// Executes all that no flag holds back.
+  void advance() {
     const bool ahead = shared().loads_first;
     const int order[] = {PIPE_MTE2, PIPE_MTE1, PIPE_V, PIPE_M, PIPE_MTE3, PIPE_FIX, PIPE_S};
-    for (;;) {
-      bool has_moved = false;
-      for (int i = 0; i < kPipes; ++i) {
+    for (bool has_moved = true; has_moved;) {
+      has_moved = false;
+      for (int i = 0; i < kPipes && !has_moved; ++i) {
         const int pipe = order[ahead ? i : kPipes - 1 - i];
-        if (!queues_[pipe].empty() && step(pipe)) {
-          has_moved = true;
-          break;
-        }
+        has_moved = !queues_[pipe].empty() && step(pipe);
       }
-      if (has_moved) continue;
-      for (auto& queue : queues_) {
-        if (!queue.empty()) shared().report("a pipe waits for a flag that is never set");
-        queue.clear();
-      }
-      return;
     }
+  }
+
+  /// The scalar unit goes on when its flags are set. Other pipes do no more than that, or all that they can.
+  void catch_up() {
+    std::lock_guard<std::recursive_mutex> guard(shared().lock);
+    if (shared().loads_first) advance();
+    while (!queues_[PIPE_S].empty()) {
+      if (!pull(PIPE_S, 0)) return;
+    }
+  }
+  /// Executes the next instruction of a pipe, after those that it waits for; false if it can not.
+  bool pull(int pipe, int depth) {
+    if (queues_[pipe].empty() || depth > kPipes) return false;
+    if (step(pipe)) return true;
+    const Entry& entry = queues_[pipe].front();
+    const int other = entry.other, event = check_event(entry.event);
+    while (!flags_[other][pipe][event].is_up) {
+      if (!pull(other, depth + 1)) return false;
+    }
+    return step(pipe);
   }
 
   bool step(int pipe) {

@@ -181,6 +181,17 @@ void TCOLEXPAND(D& d, A& a) {
   each("TCOLEXPAND", d, a.ranges(), [a](int64_t, int64_t j) { return a.at(0, j); });
 }
 
+/// The temporary tile has a row per column of `a`, of whole groups of 16 elements.
+template <class D, class A, class T>
+void TTRANS(D& d, A& a, T& tmp) {
+  static_assert(std::is_same_v<typename D::Type, typename A::Type>, "a transpose of two types");
+  static_assert(std::is_same_v<typename D::Type, typename T::Type>, "a transpose of two types");
+  static_assert(sizeof(typename A::Type) >= 2 && T::kCols % 16 == 0);
+  standin::require(d.rows == a.cols && d.cols == a.rows, "TTRANS of another shape");
+  standin::require(T::kRows >= a.cols && T::kCols >= a.rows, "the temporary tile of TTRANS is too small");
+  each("TTRANS", amount_of(a), d, a.ranges(), [a](int64_t i, int64_t j) { return a.at(j, i); }, tmp.ranges());
+}
+
 enum class Fold { kSum, kMax, kMin };
 template <class T>
 double folded(Fold fold, double total, T value) {

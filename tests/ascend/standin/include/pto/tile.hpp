@@ -83,6 +83,33 @@ constexpr int space_of(TileType type) {
   return spaces[int(type)];
 }
 
+/// A pointer to elements of the unified buffer: the core sees what the scalar unit reads and writes.
+template <class T>
+class Pointer {
+ public:
+  class Element {
+   public:
+    explicit Element(uint64_t address) : address_(address) {}
+    operator T() const {
+      standin::core().access(address_, sizeof(T), false);
+      return *place();
+    }
+    void operator=(T value) const {
+      standin::core().access(address_, sizeof(T), true);
+      *place() = value;
+    }
+
+   private:
+    T* place() const { return reinterpret_cast<T*>(standin::core().at(standin::kUb, int64_t(address_))); }
+    uint64_t address_;
+  };
+  explicit Pointer(int64_t address) : address_(address) {}
+  Element operator[](int64_t i) const { return Element(uint64_t(address_) + uint64_t(i) * sizeof(T)); }
+
+ private:
+  int64_t address_;
+};
+
 template <TileType L, class T, int R, int C, BLayout B = BLayout::RowMajor, int VR = R, int VC = C,
           SLayout S = SLayout::NoneBox, int F = 512, PadValue P = PadValue::Null,
           CompactMode K = CompactMode::Null>
@@ -107,6 +134,10 @@ struct Tile {
 
   explicit Tile(int64_t rows) : rows(rows), cols(VC) { static_assert(VR == -1 && VC != -1); }
   Tile(int64_t r, int64_t c) : rows(r), cols(c) { static_assert(VR == -1 && VC == -1); }
+  Pointer<T> data() const {
+    static_assert(L == TileType::Vec, "the scalar unit reads the unified buffer alone");
+    return Pointer<T>(address);
+  }
   int64_t GetValidRow() const { return rows; }
   int64_t GetValidCol() const { return cols; }
   void SetValidRow(int64_t r) {

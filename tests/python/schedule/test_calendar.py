@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
+from examples.cases import cases, copied
 from pto_wsp import (
     Calendar,
     CalendarPolicy,
@@ -45,12 +46,15 @@ from pto_wsp.errors import (
     UnusableFile,
     WrongValue,
 )
+from pto_wsp.ir import workload as w
+from pto_wsp.ir.module import Module
 from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.types import DYN
 from tests.generators.drawing import tries
 from tests.generators.workloads import samples
 from tests.python.schedule.failing import copies, expect_first_failure
+from tests.slow import mostly_slow
 
 
 @kernel
@@ -179,6 +183,30 @@ def test_random_programs_run_by_calendars(data: st.DataObject) -> None:
     for broken in itertools.islice(without_a_wait(calendar), 30):
         with pytest.raises(CalendarUnordered):
             results(program, values, calendar=broken)
+
+
+@pytest.mark.parametrize("name", mostly_slow(dict(cases()), quick=3))
+def test_examples(name: str) -> None:
+    """Each example has the bits of every run by a calendar, or is refused with a line."""
+    example = dict(cases())[name]()
+    program = compile_module(example.module)
+    values = {key: copied(value) for key, value in example.arguments.items()}
+    try:
+        calendar = program.calendar(workers=2, **values)
+    except CalendarUndecided as error:
+        assert w.deciding_tensors(example.module.entry_workload.body) & example.module.written or merges(
+            example.module
+        )
+        assert error.loc is not None
+        return
+    expected = results(program, values, workers=1)
+    assert results(program, values, calendar=calendar) == expected
+    assert program.stats is not None and program.stats.tasks == len(calendar)
+
+
+def merges(module: Module) -> bool:
+    rings = (tensor.channel for tensor in module.entry_workload.tensors)
+    return any(ring is not None and ring.merge != w.TURNS for ring in rings)
 
 
 def test_a_run_without_a_calendar_has_none() -> None:

@@ -201,6 +201,9 @@ void mutate(Planned& planned, const std::vector<int64_t>& needed, Analysis& anal
 }
 
 void check_plan(Planned& planned, Score& score) {
+  for (const bytecode::QuickSet& set : planned.plan.sets) {
+    if (set.is_flush) return;  // its value is that of a run
+  }
   Analysis analysis(planned);
   if (!analysis.waits().is_complete()) return;
   analysis.walk();

@@ -3,9 +3,11 @@
 from functools import partial
 
 import numpy as np
+import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
+from pto_wsp import Deps, Schedule
 from pto_wsp.errors import RunError
 from pto_wsp.ir.printer import print_workload
 from pto_wsp.ir.verify import verify
@@ -30,11 +32,16 @@ def outcome(run: object, sample: Sample) -> object:
     return figures.tasks, [array.tobytes() for array in arrays.values()]
 
 
+SYMBOLIC = Schedule().task_graph(deps=Deps.symbolic())
+
+
+@pytest.mark.parametrize("schedule", [Schedule(), SYMBOLIC], ids=["maps", "symbolic"])
 @tries(100)
 @given(samples(), st.integers(1, 2**31))
-def test_data_decides_as_in_program_order(sample: Sample, seed: int) -> None:
+def test_data_decides_as_in_program_order(schedule: Schedule, sample: Sample, seed: int) -> None:
     note(print_workload(sample.module.entry_workload))
-    engine = EngineRunner(Prepared(verify(sample.module), CpuTarget()), CpuTarget())
+    module = verify(sample.module).with_schedule(schedule.policies)
+    engine = EngineRunner(Prepared(module, CpuTarget()), CpuTarget())
     compiled = {name: index for index, name in enumerate(engine.artifact.kernels)}
 
     def call(name: str, args: list[object], workspace: int) -> None:

@@ -82,6 +82,7 @@ class SymbolicWaits {
     for (uint32_t i = 0; i < places_.size(); ++i) find_accesses(i);
     is_mapped_.assign(plan.layouts.size(), false);
     for (uint32_t i = 0; i < places_.size(); ++i) find_pairs(i);
+    find_flushed();
     leave_to_maps();
     mark_events(events);
   }
@@ -137,12 +138,7 @@ class SymbolicWaits {
     bool is_sequence = false;
   };
 
-  /// Programs with flush points are left to the dispatchers.
   bool can_analyse(const std::vector<bytecode::LoopEvents>& events) {
-    const bytecode::Program& program = plan_.program();
-    for (const bytecode::SetForm& set : program.sets) {
-      if (set.is_flush) return false;
-    }
     for (uint32_t loop = 0; loop < plan_.loops.size(); ++loop) {
       loops_[loop].is_sequence = events[loop] == bytecode::LoopEvents::kGroups;
       // Units of other iterations of the loop around it would wait, too.
@@ -343,6 +339,19 @@ class SymbolicWaits {
     return false;
   }
 
+  /// Leaves memory that flush points read to maps, which know the latest writers of an element.
+  void find_flushed() {
+    const bytecode::Program& program = plan_.program();
+    for (const bytecode::QuickSet& set : plan_.sets) {
+      if (!set.is_flush || set.value.postfix == bytecode::kNoPostfix) continue;
+      for (uint32_t pc = set.value.postfix; program.instructions[pc].op != bytecode::Op::EXPR_END; ++pc) {
+        const bytecode::Instruction in = program.instructions[pc];
+        if (in.op == bytecode::Op::EXPR_ELEMENT && program.tensors[in.operand1].written != 0)
+          is_mapped_[plan_.layouts[in.operand1].group] = true;
+      }
+    }
+  }
+
   /// Drops the pairs that maps order, and marks the sites with accesses in maps or with edges.
   void leave_to_maps() {
     is_looked_up_.assign(plan_.sites.size(), false);
@@ -370,7 +379,7 @@ class SymbolicWaits {
     }
     for (PlaceFacts& facts : places_) {
       for (const uint32_t site : facts.sites)
-        facts.has_looked_up = facts.has_looked_up || is_looked_up_[site];
+        facts.has_looked_up = facts.has_looked_up || is_looked_up_[site] || has_flush(facts);
     }
   }
 
@@ -387,6 +396,14 @@ class SymbolicWaits {
   }
   int32_t outside(const PlaceFacts& facts) const {
     return facts.run_loop >= 0 ? parent_of(uint32_t(facts.run_loop)) : facts.parent;
+  }
+
+  bool has_flush(const PlaceFacts& facts) const {
+    if (facts.place.kind == UnitPlace::kTask) return false;
+    const LoopScope scope(plan_, facts.place.index);
+    const auto& sets = plan_.program().sets;
+    return std::any_of(sets.begin(), sets.end(),
+                       [&](const bytecode::SetForm& set) { return set.is_flush && scope.holds(set.pc); });
   }
 
   /// Loops around units have events, so that a walk knows where their iterations begin.

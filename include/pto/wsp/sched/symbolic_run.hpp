@@ -85,6 +85,7 @@ class SymbolicRun {
     int64_t wait = -1;        ///< of the current unit or task
     int64_t claim = 0, claim_end = 0;
     int64_t complete = 0;          ///< all units of others before this one are complete
+    size_t num_flushed = 0;        ///< flush points that it has passed
     std::vector<uint8_t> has_run;  ///< per site
   };
 
@@ -187,6 +188,7 @@ class SymbolicRun {
       walker.history->begin_iteration(loop);
       return true;
     }
+    bool on_flush(uint32_t set) { return run.pass_flush(walker, set); }
     bool on_end() {
       run.end(walker);
       return false;
@@ -224,6 +226,8 @@ class SymbolicRun {
     walker.wait = -1;
     if (place >= 0 && !begin_unit(visitor, uint32_t(place), site)) return false;
     if (!waits_.is_looked_up(site)) return true;
+    const bool checks_late = run_.plan().sites[site].checks_late;
+    if (checks_late && !check_late(walker, site, walker.expander->num_tasks() - 1)) return false;
     const int64_t wait = walker.history->look_up(site, walker.expander->registers(), walker.is_ours);
     walker.wait = std::max(walker.wait, wait);
     return true;
@@ -238,6 +242,40 @@ class SymbolicRun {
     return !walker.is_waiting;
   }
 
+  /// Gives a variable the value that its flush point reads. False while that is unknown. Inside a unit only
+  /// the worker that runs the unit reads it; the others find it in the log.
+  bool pass_flush(Walker& walker, uint32_t set) {
+    const int64_t num_units = walker.history->num_units();
+    const bool is_inside = run_.prepared()->marks.continues_unit[set] != 0 && num_units > 0;
+    const bool is_ours = is_inside && walker.is_ours;
+    // Its own units before this place are complete.
+    if (!is_ours) walker.front.store(std::max(walker.claim, num_units), std::memory_order_release);
+    const auto is_complete = [&](int64_t unit) {
+      return unit < least_front(walker, num_units) || (is_ours && unit == num_units - 1);
+    };
+    const auto value = run_.flushed().value(walker.num_flushed, [&]() -> std::optional<int64_t> {
+      if (is_inside && !is_ours) return {};
+      const bytecode::Value& expression = run_.plan().sets[set].value;
+      return walker.history->read(expression, walker.expander->registers(), is_complete);
+    });
+    if (!value) {
+      // A unit that fails may leave the value unread.
+      if (walker.expander->num_tasks() >= run_.task_limit()) end(walker);
+      return false;
+    }
+    ++walker.num_flushed;
+    walker.expander->assign(set, *value);
+    return true;
+  }
+
+  /// The least of `most` and the fronts of other workers.
+  int64_t least_front(const Walker& walker, int64_t most) const {
+    for (const Walker& other : walkers_) {
+      if (&other != &walker) most = std::min(most, other.front.load(std::memory_order_seq_cst));
+    }
+    return most;
+  }
+
   int64_t num_claimed(uint32_t site) const {
     const auto ns = int64_t(run_.task_cost(site, nullptr));
     return std::clamp<int64_t>(kClaimNs / std::max<int64_t>(ns, 1), 1, kMaxClaim);
@@ -246,11 +284,7 @@ class SymbolicRun {
   /// Units before the walker's own were claimed before. Those of other workers are complete up to the least
   /// front, and its own are complete.
   void look_for_complete(Walker& walker) {
-    int64_t least = walker.history->num_units() - 1;
-    for (const Walker& other : walkers_) {
-      if (&other != &walker) least = std::min(least, other.front.load(std::memory_order_seq_cst));
-    }
-    walker.complete = std::max(walker.complete, least);
+    walker.complete = std::max(walker.complete, least_front(walker, walker.history->num_units() - 1));
   }
 
   void pass_over(Walker& walker, uint32_t loop) {

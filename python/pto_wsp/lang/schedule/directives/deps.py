@@ -31,8 +31,8 @@ class Deps(Directive):
     def symbolic(self) -> Deps:
         """As `infer_tensor_map_exact`, by waits that follow from loop indices.
 
-        Hazard maps order the tensors for which such waits would run a loop in sequence. Programs with flush
-        points, traced runs and runs under other policies use hazard maps for all tensors.
+        Hazard maps order the tensors for which such waits would run a loop in sequence. Programs with `P.seq`
+        inside `P`, traced runs and runs under other policies use hazard maps for all tensors.
         `program.stats.is_symbolic` tells.
         """
         return self

@@ -445,17 +445,25 @@ class Network {
       }
       channel.waiters[i] = channel.waiters.back();
       channel.waiters.pop_back();
-      num_active_.fetch_add(1, std::memory_order_relaxed);
+      add(num_active_, 1);
       push_ready(process);
       ++num_woken;
     }
     return num_woken;
   }
 
+  /// Changes a counter and returns its value. Sequentially consistent, unless the run has one worker.
+  int add(std::atomic<int>& counter, int change) {
+    if (run_.num_workers() > 1) return counter.fetch_add(change, std::memory_order_seq_cst) + change;
+    const int value = counter.load(std::memory_order_relaxed) + change;
+    counter.store(value, std::memory_order_relaxed);
+    return value;
+  }
+
   void push_ready(Process& process) {
     const std::unique_lock<SpinLock> lock = locked(ready_lock_);
     ready_.push_back(&process);
-    num_ready_.fetch_add(1, std::memory_order_seq_cst);
+    add(num_ready_, 1);
   }
 
   /// The first ready process of a worker, or of any worker where `may_take_over` or one worker runs them all.
@@ -472,7 +480,7 @@ class Network {
     Process* process = *found;
     ready_.erase(found);
     if (has_homes && process->home != Process::kNoHome) process->home = slot;
-    num_ready_.fetch_sub(1, std::memory_order_relaxed);
+    add(num_ready_, -1);
     return process;
   }
 
@@ -491,7 +499,7 @@ class Network {
 
   /// A process is not at work any more. Acquire: the last worker sees what the others did.
   void leave() {
-    if (num_active_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+    if (add(num_active_, -1) > 0) return;
     sharing_.end();
     if (std::optional<EngineError> failure = state_.failure())
       run_.fail({0, 0, std::move(*failure), true}, 0);

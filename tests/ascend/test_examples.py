@@ -14,14 +14,10 @@ from pto_wsp.targets.ascend.generation import A2A3, A5
 from tests.ascend.standin.build import StandInTarget
 
 REFUSED = {
-    "03_moe/moe.py": "in C++",
-    "04_sparse_attention/sparse_attention.py": "`Lengths`, which tasks write",
     "07_pipeline/pipeline.py": "a network of processes",
     "08_expert_network/expert_network.py": "a network of processes",
     "09_streaming_attention/streaming_attention.py": "a network of processes",
     "10_decode_server/decode_server.py": "a network of processes",
-    "cookbook/capped_moe.py": "in C++",
-    "cookbook/mixture_of_experts.py": "in C++",
 }
 """Examples that are refused, and what the error names."""
 

@@ -20,6 +20,9 @@ from tests.ascend.standin.build import FLAGS, HERE, StandIn
 WORKSPACE = 1 << 16
 """Elements of each memory that phases share."""
 
+MOST_ORDERED = 1 << 12
+"""Tasks whose order is kept."""
+
 
 class _Tensor(ctypes.Structure):
     """`ChipTensor` of the simulated runtime."""
@@ -61,11 +64,21 @@ class Device:
         include = [f"-I{HERE / 'include'}", f"-I{folder}", f"-I{include_directory()}"]
         sources = [str(folder / name) for name in ("device.cpp", "orchestration.cpp", "walk.cpp")]
         path = folder / "device.so"
-        subprocess.run(["g++", *FLAGS, "-O0", *include, *sources, "-o", str(path)], check=True)
+        subprocess.run(
+            ["g++", *FLAGS, "-O0", "-Wno-unused-variable", *include, *sources, "-o", str(path)], check=True
+        )
         self.core = StandIn(path)
         self._run = ctypes.CDLL(str(path)).standin_run_device
         self._run.restype = ctypes.c_int64
+        self._order = ctypes.CDLL(str(path)).standin_order
+        self._order.restype = ctypes.c_int64
         self.failed = np.zeros(FAILED_WORDS, np.int64)
+
+    @property
+    def order(self) -> list[int]:
+        """The tasks of the last run as they ran, by their numbers."""
+        numbers = (ctypes.c_int64 * MOST_ORDERED)()
+        return numbers[: self._order(numbers, ctypes.c_int64(MOST_ORDERED))]
 
     def run(self, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int], *, last_first: bool) -> int:
         """Run the program; return the number of tasks. `failed` holds what went wrong."""

@@ -23,6 +23,7 @@ from pto_wsp import (
     Tile,
     f16,
     f32,
+    group_by,
     i32,
     i64,
     kernel,
@@ -217,6 +218,66 @@ def explicit(X: Tensor[f32, "tokens", 48], Z: Tensor[f32, "tokens", 48]):
 
 
 @kernel
+def numbered(x: In[Tile[16, 4, i32]], group: Out[Tile[16, 1, i32]]):
+    pto.store(group, pto.extract(pto.load(x), (x.rows, 1)))
+
+
+@workload
+def grouped(Keys: Tensor[i32, "tokens", 4], Group: Tensor[i32, "tokens", 1], X: Tensor[f32, "tokens", 48],
+            W: Tensor[f32, 3, 48, 32], Y: Tensor[f32, "tokens", 32]):  # fmt: skip
+    """Groups that the run makes choose the rows of each expert."""
+    for t in P.tiles("tokens", 16):
+        numbered[t](x=Keys[t], group=Group[t])
+    routing = group_by(Group[:, 0], num_groups=3)
+    for e in P(3):
+        for pick in P.tiles(routing[e], 20):
+            rows = routing.rows(pick)
+            expert[e, pick](x=X[rows], w=W[e], y=Y[rows])
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_the_control_core_waits_for_what_decides(name: str, tmp_path: Path) -> None:
+    """A count that a task writes, and lists that a task makes; a key outside is an error."""
+    device = Device(decided.compile(name).module, target_of(name), tmp_path / "decided")
+    for last_first in (False, True):
+        n, x = np.zeros((1, 16), np.int32), np.zeros((5, 48), np.float32)
+        assert device.run({"N": n, "X": x}, {"tokens": 5}, last_first=last_first) == 4
+        assert device.core.report() == "" and not device.failed.any()
+        assert (x[:3] == 1).all() and not x[3:].any()
+    module = grouped.compile(name).module
+    device, rng = Device(module, target_of(name), tmp_path / "grouped"), np.random.default_rng(4)
+    keys, w = rng.integers(0, 3, (48, 4)).astype(np.int32), rng.random((3, 48, 32), np.float32)
+    x = rng.random((48, 48), np.float32)
+    sizes = {"tokens": 48, "routing.groups": 3, "routing.count": 4, "routing.entries": 48}
+    for last_first in (False, True):
+        arrays = {"Keys": keys, "Group": np.zeros((48, 1), np.int32), "X": x, "W": w}
+        arrays |= {"Y": np.zeros((48, 32), np.float32), "routing.offsets": np.zeros(4, np.int64)}
+        arrays |= {"routing.indices": np.zeros((48, 1), np.int32)}
+        device.run(arrays, sizes, last_first=last_first)
+        assert device.core.report() == "" and not device.failed.any()
+        np.testing.assert_allclose(arrays["Y"], np.einsum("tk,tkn->tn", x, w[keys[:, 0]]), rtol=1e-5)
+    keys[9, 0] = 3
+    device.run(arrays, sizes, last_first=True)
+    assert device.failed[1] == 2 and [*device.failed[2:5]] == [9, 3, 3]
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("name", GENERATIONS)
+@pytest.mark.parametrize("source", [sequential, explicit], ids=lambda source: source.name)
+def test_tasks_that_the_program_orders_run_in_its_order(source: Any, name: str, tmp_path: Path) -> None:
+    """They touch separate elements, and all conflict: none is ready before the one before it."""
+    device = Device(source.compile(name).module, target_of(name), tmp_path)
+    x, z = np.zeros((12, 48), np.float32), np.zeros((12, 48), np.float32)
+    arrays = {"X": x} | ({"Z": z} if source is explicit else {})
+    tasks = device.run(arrays, {"tokens": 12}, last_first=True)
+    assert device.order == [*range(tasks)] and device.core.report() == "" and not device.failed.any()
+    assert (x == 1).all() and (z == (source is explicit)).all()
+
+
+@kernel
 def scored(x: In[Tile[16, 32, f32]], w: In[Tensor[f32, DYN, 32, 32]], at: In[Tensor[i32, 1, 16]],
            y: Out[Tile[16, 32, f32]]):  # fmt: skip
     pto.store(y, pto.exp(pto.matmul(pto.load(x), pto.load(w[at[0, 0]]))))
@@ -274,9 +335,6 @@ def program(X: Tensor[f32, 12, 48]):
 
 
 REFUSED = [
-    (decided, "`N`, which tasks write"),
-    (sequential, "`P.seq`"),
-    (explicit, "`after=`"),
     (chosen_in_the_run, "an element of `At`, which tasks write, in `scored`, which has phases"),
 ]
 

@@ -3,6 +3,7 @@
 /// The walk of a program on a control core of a device, whose runtime runs the tasks.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -16,6 +17,40 @@
 
 namespace pto::wsp::device {
 
+/// Returns when all tasks so far that write a tensor, by its number, are complete.
+using WaitForWriters = std::function<void(size_t tensor)>;
+
+namespace detail {
+
+/// The value of an expression, whose elements may be written by tasks.
+inline int64_t read_written(const bytecode::Plan& plan, const bytecode::Value& value,
+                            const int64_t* registers, const WaitForWriters& wait) {
+  const bytecode::Bindings& bindings = plan.bindings;
+  if (value.postfix == bytecode::kNoPostfix) return plan.evaluate(value, registers);
+  const auto element = [&](bytecode::Instruction in, uint32_t pc, const int64_t* indices) {
+    if (bindings.program->tensors[in.operand1].written != 0) wait(in.operand1);
+    return bytecode::detail::read_element(bindings, in, pc, indices);
+  };
+  return bytecode::evaluate_postfix(bindings, value.postfix, registers, element);
+}
+
+/// Checks lists of rows that tasks write. Throws the errors of RowChecker.
+inline void check_written_rows(const bytecode::Plan& plan, const bytecode::Arguments& arguments,
+                               uint32_t site, const WaitForWriters& wait) {
+  const bytecode::QuickSite& quick = plan.sites[site];
+  bytecode::RowChecker checker;
+  for (uint32_t i = 0; quick.has_written_rows && i < quick.num_io; ++i) {
+    const bytecode::QuickIo& io = plan.ios[quick.first_io + i];
+    if (io.rows < 0 || !plan.rows[size_t(io.rows)].is_written) continue;
+    const bytecode::QuickRows& rows = plan.rows[size_t(io.rows)];
+    const View& view = arguments.call(site).views[i];
+    wait(rows.tensor);
+    checker.check(rows, io, view.rows, view.rows - arguments.indices(quick.first_io + i), view.shape[0]);
+  }
+}
+
+}  // namespace detail
+
 /// Calls the kernel of each task in program order, once per block. The functions of `library` submit tasks to
 /// the runtime of the device, which orders them. All regions are checked before the first call.
 ///
@@ -24,12 +59,12 @@ namespace pto::wsp::device {
 /// \param walk  the walk as generated source, or null
 /// \param arrays  one per tensor, in C order
 /// \param symbols  one per symbol; sizes of arrays may be left out
+/// \param wait  before values and lists of rows are read that tasks write
 /// Returns the number of tasks. Throws `kernel-failed` where a function returns the number of a check, and
-/// what load_program, bind_arguments and check_regions throw. A program with flush points is the error
-/// `flush-on-device`, because nothing here waits for tasks.
+/// what load_program, bind_arguments, check_regions and RowChecker throw.
 inline uint64_t orchestrate(const uint8_t* code, size_t size, const KernelLibrary& library, walk::WalkFn walk,
                             const std::vector<bind::ArrayRef>& arrays,
-                            const std::vector<std::optional<int64_t>>& symbols) {
+                            const std::vector<std::optional<int64_t>>& symbols, const WaitForWriters& wait) {
   bytecode::Program program = bytecode::load_program(code, size, library);
   program.walk = walk;
   const bind::Arguments bound = bind::bind_arguments(program, arrays, symbols);
@@ -42,13 +77,19 @@ inline uint64_t orchestrate(const uint8_t* code, size_t size, const KernelLibrar
   bytecode::Arguments arguments;
   arguments.bind(plan, bases);
   bytecode::Expander expander(plan, &arguments);
+  bytecode::TaskChecker checker(plan);
   for (;;) {
     const bytecode::Event event = expander.next();
     if (event.kind == bytecode::Event::kEnd) return expander.num_tasks();
-    if (event.kind == bytecode::Event::kFlush)
-      throw EngineError("flush-on-device", "what runs depends on what a task writes");
+    if (event.kind == bytecode::Event::kFlush) {
+      const bytecode::Value& value = plan.sets[event.index].value;
+      expander.assign(event.index, detail::read_written(plan, value, expander.registers(), wait));
+    }
     if (event.kind != bytecode::Event::kTask) continue;
+    if (plan.sites[event.index].checks_late)
+      checker.check(plan.sites[event.index], expander.registers(), true);
     arguments.fill_rest(event.index, expander.registers());
+    detail::check_written_rows(plan, arguments, event.index, wait);
     const bytecode::Arguments::Call& call = arguments.call(event.index);
     Monitor monitor{};
     TaskContext context{};

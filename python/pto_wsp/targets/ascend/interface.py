@@ -78,7 +78,7 @@ _ROWS = [
         """
     ),
     *_runtime("tensor.h orchestration_api.h OrchestrationConfig shapes strides ndims", is_verified=False),
-    *_runtime("args.tensor args.scalar", is_verified=False),
+    *_runtime("args.tensor args.scalar get_tensor_data", is_verified=False),
 ]
 
 INTERFACE: dict[str, LibraryName] = {row.spellings[-1] or "": row for row in _ROWS}
@@ -88,7 +88,7 @@ _NAME = re.compile(
     r"\b(?:(?:Layout|TileType|BLayout|SLayout|RoundMode|CmpMode|NPUArch)::\w+"
     r"|T(?:[A-Z]{2,}(?:_ACC)?)(?=\()|(?:PIPE|EVENT|NPU)_[A-Z]\w*|Tile(?:Left|Right|Acc)|GlobalTensor"
     r"|set_flag|wait_flag|pipe_barrier|Chip(?:Tensor|TaskArgs)|CoreTaskArgs|OrchestrationConfig"
-    r"|rt_submit_\w+|aicpu_orchestration_\w+|kernel_entry|tensor\.h|orchestration_api\.h"
+    r"|rt_submit_\w+|get_tensor_data|aicpu_orchestration_\w+|kernel_entry|tensor\.h|orchestration_api\.h"
     r"|args\.(?:tensor|scalar)(?=\()|tile\.data(?=\(\)))\b"
     r"|(?<=[.>])(?:shapes|strides|ndims|start_offset|add_input|add_inout|add_scalar)\b"
 )

@@ -11,12 +11,14 @@ from pto_wsp.targets.ascend.caller import CallerCode
 from pto_wsp.targets.ascend.core import CoreCode, write_code
 from pto_wsp.targets.ascend.cube import CubeCode
 from pto_wsp.targets.ascend.generation import Generation
+from pto_wsp.targets.ascend.group_by import write_group_by
 from pto_wsp.targets.ascend.native import NativeCode, write_native
 from pto_wsp.targets.ascend.rewrite import rewrite
-from pto_wsp.targets.ascend.split import CUBE, Phase, split_cores
+from pto_wsp.targets.ascend.split import CUBE, VECTOR, Phase, split_cores
 from pto_wsp.targets.ascend.templates import TEMPLATES, Unsupported
 from pto_wsp.targets.ascend.vector import VectorCode
 from pto_wsp.targets.base import Check
+from pto_wsp.targets.c_style.group_by import is_group_by
 
 
 @record
@@ -76,6 +78,8 @@ def write_kernel(kernel: KernelFunction, generation: Generation, taken: Collecti
         TilesTooLarge: its tiles do not fit the memories of a core.
         UnsupportedByTarget: it holds what the generation refuses.
     """
+    if is_group_by(kernel):
+        return AscendKernel(kernel, (Part(Phase(kernel, VECTOR), write_group_by(kernel)),), None)
     if kernel.native is not None:
         part = Part(Phase(kernel, kernel.unit), write_native(kernel, generation))
         return AscendKernel(kernel, (part,), None)

@@ -20,9 +20,10 @@ from pto_wsp.types.tile import ScalarType, TileType, ViewType
 ELEMENTS: dict[str, str] = {**INTEGERS, **STORAGE, "b1": "uint8_t"}
 """C++ types of the elements of a `TensorView`."""
 
-_PARAMETERS = (
+PARAMETERS = (
     "[[maybe_unused]] const View* views, [[maybe_unused]] const Scalar* scalars, const TaskContext* context"
 )
+"""Of a function of a core."""
 
 
 @record
@@ -60,7 +61,7 @@ def write_native(kernel: KernelFunction, generation: Generation) -> NativeCode:
         out.line(f"[[maybe_unused]] {constant(key, value, ELEMENTS)}")
     write_text(native, out)
     out.line("}")
-    out.line(f"AICORE inline int32_t {name}({_PARAMETERS}) {{")
+    out.line(f"AICORE inline int32_t {name}({PARAMETERS}) {{")
     checks: list[Check] = []
     with out.indented():
         for number, param in enumerate(kernel.views):

@@ -11,6 +11,7 @@ from pto_wsp.ir.kernel import IN, KernelFunction, Param, statement_expressions, 
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Element, walk
 from pto_wsp.location import Location
+from pto_wsp.support.record import record, replace
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.ascend.generation import Generation
 from pto_wsp.targets.ascend.kernel import AscendKernel, Part
@@ -36,14 +37,52 @@ def functions_of(codes: Codes) -> list[tuple[AscendKernel, Part]]:
     return [(code, part) for code in codes.values() for part in code.parts]
 
 
-def listed_params(module: Module) -> dict[str, frozenset[str]]:
-    """Return per kernel the parameters that some task gives rows which a list names."""
-    found: dict[str, set[str]] = {}
-    for task in w.tasks(module.entry_workload.body) if module.entry else ():
-        pairs = zip(module.kernel(task.kernel).params, task.args, strict=True)
-        lists = {p.name for p, arg in pairs if isinstance(arg, Region) and _rows(arg) is not None}
-        found.setdefault(task.kernel, set()).update(lists)
-    return {name: frozenset(params) for name, params in found.items()}
+@record
+class TaskExtras:
+    """What the tasks of a kernel pass in addition to its arguments.
+
+    Attributes:
+        lists: parameters that some task gives rows which a list names.
+        written_lists: those whose lists tasks write.
+        is_ordered: whether its tasks run in program order, with those of all such kernels.
+    """
+
+    lists: frozenset[str] = frozenset()
+    written_lists: frozenset[str] = frozenset()
+    is_ordered: bool = False
+
+    def tensors(self, kernel: KernelFunction) -> int:
+        """Return the number of tensors."""
+        return len(self.written_lists & {param.name for param in kernel.views}) + self.is_ordered
+
+
+Extras = Mapping[str, TaskExtras]
+
+
+def extras_of(module: Module) -> dict[str, TaskExtras]:
+    """Return per kernel what its tasks pass in addition."""
+    tasks = list(w.tasks(module.entry_workload.body)) if module.entry else []
+    ordered = _ordered_kernels(module) if module.entry else frozenset[str]()
+    found = {kernel.name: TaskExtras(is_ordered=kernel.name in ordered) for kernel in module.kernels}
+    for task in tasks:
+        for param, arg in zip(module.kernel(task.kernel).params, task.args, strict=True):
+            rows = _rows(arg) if isinstance(arg, Region) else None
+            if rows is not None:
+                old, name = found[task.kernel], frozenset({param.name})
+                written = name if rows.indices in module.written else frozenset[str]()
+                lists, written_lists = old.lists | name, old.written_lists | written
+                found[task.kernel] = replace(old, lists=lists, written_lists=written_lists)
+    return found
+
+
+def _ordered_kernels(module: Module) -> frozenset[str]:
+    """Return the kernels of tasks that the program orders, whatever they touch."""
+    body = module.entry_workload.body
+    loops = (n for n in w.walk_nodes(body) if isinstance(n, w.Loop) and n.kind == w.SEQUENTIAL)
+    labels = {label for task in w.tasks(body) for label in task.after}
+    found = [task for loop in loops for task in w.tasks(loop.body)]
+    found += [task for task in w.tasks(body) if task.after or task.label in labels]
+    return frozenset(task.kernel for task in found)
 
 
 def _rows(region: Region) -> Rows | None:
@@ -55,7 +94,7 @@ def _rows(region: Region) -> Rows | None:
 
 def require_expandable(module: Module, codes: Codes, generation: Generation) -> None:
     """Raise UnsupportedByTarget for the first thing in a program that a control core cannot expand."""
-    found = _of_workload(module) or _of_arguments(module, codes) or _of_phases(module, codes)
+    found = _of_arguments(module, codes) or _of_phases(module, codes)
     if found is not None:
         what, reason, loc = found
         raise UnsupportedByTarget(target=generation.name, what=what, reason=reason, loc=loc)
@@ -64,28 +103,15 @@ def require_expandable(module: Module, codes: Codes, generation: Generation) -> 
 _Refusal = tuple[str, str, Location | None]
 
 
-def _of_workload(module: Module) -> _Refusal | None:
-    entry = module.entry_workload
-    for tensor in entry.tensors:
-        if tensor.name in w.deciding_tensors(entry.body) & module.written:
-            reason = "the control core does not wait for tasks: compute it in a program before"
-            return f"`{tensor.name}`, which tasks write and which decides what runs", reason, tensor.loc
-    for node in w.walk_nodes(entry.body):
-        if isinstance(node, w.Loop) and node.kind == w.SEQUENTIAL:
-            return "`P.seq`", "the runtime orders tasks by their tensors: use `P.range`", node.loc
-        if isinstance(node, w.Task) and node.after:
-            return "`after=`", "the runtime orders tasks by their tensors alone", node.loc
-    return None
-
-
 def _of_arguments(module: Module, codes: Codes) -> _Refusal | None:
-    listed = listed_params(module)
+    extras = extras_of(module)
     for code, part in functions_of(codes):
-        kernel = part.phase.kernel
-        lists = listed.get(code.kernel.name, frozenset()) & {p.name for p in kernel.views}
+        kernel, extra = part.phase.kernel, extras[code.kernel.name]
+        lists = extra.lists & {p.name for p in kernel.views}
         scalars = len(kernel.scalar_params) + OWN_SCALARS + 2 * len(lists)
-        if len(kernel.views) > MAX_TENSORS or scalars > MAX_SCALARS:
-            what = f"{len(kernel.views)} tensors and {scalars} scalars of a task of `{kernel.name}`"
+        tensors = len(kernel.views) + extra.tensors(kernel)
+        if tensors > MAX_TENSORS or scalars > MAX_SCALARS:
+            what = f"{tensors} tensors and {scalars} scalars of a task of `{kernel.name}`"
             reason = f"the runtime takes {MAX_TENSORS} and {MAX_SCALARS}: pass fewer arguments"
             return what, reason, code.kernel.loc
     return None
@@ -126,19 +152,19 @@ def workspace_bytes(codes: Codes) -> dict[int, int]:
 # --- the entry of a kernel ---------------------------------------------------------------------------------
 
 
-def kernel_entry(number: int, part: Part, lists: frozenset[str]) -> str:
+def kernel_entry(number: int, part: Part, extra: TaskExtras) -> str:
     """Return the function that the runtime calls on a core.
 
     Args:
         number: of the function.
         part: the function.
-        lists: its parameters that may have a list of rows.
+        extra: what its tasks pass in addition.
     """
     kernel = part.phase.kernel
     views = [
         f"view_of(args[{i}], {len(extent_bounds(p))}, {_itemsize(p)})" for i, p in enumerate(kernel.views)
     ]
-    first = len(views)
+    first = len(views) + extra.tensors(kernel)
     scalars = [f"Scalar{{args[{first + i}]}}" for i in range(len(kernel.scalar_params))]
     own = first + len(scalars)
     out = TextWriter()
@@ -151,7 +177,7 @@ def kernel_entry(number: int, part: Part, lists: frozenset[str]) -> str:
         out.line(f"const TaskContext context{{uint32_t(args[{own + 1}]), failed + 2, nullptr, nullptr}};")
         at = own + OWN_SCALARS
         for i, param in enumerate(kernel.views):
-            if param.name in lists:
+            if param.name in extra.lists:
                 out.line(f"set_rows(views[{i}], args[{at}], args[{at + 1}]);")
                 at += 2
         out.line(f"const int32_t number = {function_name(kernel)}(views, scalars, &context);")
@@ -187,7 +213,7 @@ def orchestration_file(module: Module, codes: Codes) -> str:
     out.line("    pto::wsp::walk::State& state, int64_t* registers, const pto::wsp::walk::Inputs& inputs);")
     out.line()
     out.line("static ascend::Run* run;")
-    _write_functions(codes, listed_params(module), out)
+    _write_functions(codes, extras_of(module), out)
     out.line()
     out.line("namespace pto::wsp::tile {")
     first = 0
@@ -201,17 +227,18 @@ def orchestration_file(module: Module, codes: Codes) -> str:
     return str(out)
 
 
-def _write_functions(codes: Codes, listed: Mapping[str, frozenset[str]], out: TextWriter) -> None:
+def _write_functions(codes: Codes, extras: Extras, out: TextWriter) -> None:
     """Write the table of the functions of cores, with their arguments."""
     rows: list[str] = []
     for number, (code, part) in enumerate(functions_of(codes)):
-        kernel, lists = part.phase.kernel, listed.get(code.kernel.name, frozenset())
-        arguments = ", ".join(_argument(param, lists) for param in kernel.views)
+        kernel, extra = part.phase.kernel, extras[code.kernel.name]
+        arguments = ", ".join(_argument(param, extra) for param in kernel.views)
         name = f"arguments_{number}"
         if kernel.views:
             out.line(f"static const ascend::Argument {name}[] = {{{arguments}}};")
         counts = f"{len(kernel.views)}, {len(kernel.scalar_params)}, {name if kernel.views else 'nullptr'}"
-        rows.append(f"{{{number}, {_bool(part.phase.core == CUBE)}, {counts}}},  // {kernel.name}")
+        flags = _bool(part.phase.core == CUBE), _bool(extra.is_ordered)
+        rows.append(f"{{{number}, {flags[0]}, {counts}, {flags[1]}}},  // {kernel.name}")
     out.line("static const ascend::Function functions[] = {")
     with out.indented():
         for row in rows:
@@ -219,9 +246,9 @@ def _write_functions(codes: Codes, listed: Mapping[str, frozenset[str]], out: Te
     out.line("};")
 
 
-def _argument(param: Param, lists: frozenset[str]) -> str:
-    flags = f"{_bool(param.role != IN)}, {_bool(param.name in lists)}"
-    return f"{{{len(extent_bounds(param))}, {_itemsize(param)}, {flags}}}"
+def _argument(param: Param, extra: TaskExtras) -> str:
+    flags = (param.role != IN, param.name in extra.lists, param.name in extra.written_lists)
+    return f"{{{len(extent_bounds(param))}, {_itemsize(param)}, {', '.join(map(_bool, flags))}}}"
 
 
 def _bool(value: bool) -> str:

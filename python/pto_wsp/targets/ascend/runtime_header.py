@@ -53,22 +53,24 @@ constexpr int64_t kFailedWords = 32;
 struct Argument {
   int rank;
   int64_t itemsize;
-  bool is_written, has_list;
+  bool is_written, has_list, has_written_list;
 };
 
-/// A kernel of one kind of core.
+/// A kernel of one kind of core. Tasks of all kernels that are ordered run in program order.
 struct Function {
   int32_t id;
   bool is_cube;
   int num_views, num_scalars;
   const Argument* arguments;
+  bool is_ordered;
 };
 
 /// What tasks of a run share: the tensors of the program, where failed checks are kept, and memory for tiles
 /// that phases share. Kept of an error are -1, the number of a check, and a text.
 class Run {
  public:
-  explicit Run(const ChipTensor* failed) : failed_((int64_t*)start_of(*failed, sizeof(int64_t))) {}
+  explicit Run(const ChipTensor* failed)
+      : order_(failed), failed_((int64_t*)start_of(*failed, sizeof(int64_t))) {}
 
   /// A tensor of the program, in C order.
   pto::wsp::bind::ArrayRef bind(const ChipTensor* tensor, pto::wsp::DType dtype, int rank) {
@@ -96,7 +98,8 @@ class Run {
               pto::wsp::walk::WalkFn walk, const std::vector<pto::wsp::bind::ArrayRef>& arrays,
               const std::vector<std::optional<int64_t>>& symbols) {
     try {
-      pto::wsp::device::orchestrate(code, size, library, walk, arrays, symbols);
+      pto::wsp::device::orchestrate(code, size, library, walk, arrays, symbols,
+                                    [this](size_t tensor) { wait(memories_[tensor]); });
     } catch (const pto::wsp::EngineError& error) {
       failed_[0] = -1;
       failed_[1] = error.number("check");
@@ -137,7 +140,7 @@ class Run {
 
   void submit(const Function& function, const View* views, const Scalar* scalars, uint32_t block) {
     CoreTaskArgs args;
-    ChipTensor tensors[kMaxTensors];
+    ChipTensor tensors[kMaxTensors], lists[kMaxTensors];
     for (int i = 0; i < function.num_views; ++i) {
       tensors[i] = tensor_of(views[i], function.arguments[i]);
       if (function.arguments[i].is_written) {
@@ -146,6 +149,12 @@ class Run {
         args.add_input(tensors[i]);
       }
     }
+    // Tasks that write a list wait for those that read it.
+    for (int i = 0; i < function.num_views; ++i) {
+      if (function.arguments[i].has_written_list)
+        args.add_input(lists[i] = views[i].rows ? list_of(views[i]) : tensors[i]);
+    }
+    if (function.is_ordered) args.add_inout(*order_);
     for (int i = 0; i < function.num_scalars; ++i) args.add_scalar(uint64_t(scalars[i].i64));
     args.add_scalar(uint64_t(failed_));
     args.add_scalar(block);
@@ -167,6 +176,29 @@ class Run {
     char *start, *stop;
     int64_t itemsize;
   };
+
+  /// Waits for the tasks that write a tensor: the runtime reads an element after they are complete.
+  static void wait(const Memory& memory) {
+    const uint32_t indices[5] = {};
+    const ChipTensor& tensor = *memory.tensor;
+    const auto rank = uint32_t(tensor.ndims);
+    if (memory.start == memory.stop) return;
+    switch (memory.itemsize) {
+      case 1: get_tensor_data<int8_t>(tensor, rank, indices); break;
+      case 2: get_tensor_data<int16_t>(tensor, rank, indices); break;
+      case 4: get_tensor_data<int32_t>(tensor, rank, indices); break;
+      default: get_tensor_data<int64_t>(tensor, rank, indices); break;
+    }
+  }
+
+  /// The tensor of the list of rows of a view.
+  ChipTensor list_of(const View& view) const {
+    View list{};
+    list.data = const_cast<int32_t*>(view.rows);
+    list.shape[0] = view.shape[0];
+    list.stride[0] = 1;
+    return tensor_of(list, Argument{1, sizeof(int32_t), false, false, false});
+  }
 
   /// The tensor of a view; of a view with a list, all rows that a list can name.
   ChipTensor tensor_of(const View& view, const Argument& argument) const {
@@ -199,6 +231,7 @@ class Run {
     int64_t next;
   };
 
+  const ChipTensor* order_;  ///< what tasks that run in program order change
   std::vector<Memory> memories_;
   std::vector<Workspace> workspaces_;
   int64_t* failed_;

@@ -11,15 +11,16 @@ from pto_wsp.support.record import replace
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.ascend.element_header import ELEMENTS
 from pto_wsp.targets.ascend.generation import Generation
+from pto_wsp.targets.ascend.group_by import GROUP
 from pto_wsp.targets.ascend.header import TILES, VIEWS
 from pto_wsp.targets.ascend.interface import unverified
 from pto_wsp.targets.ascend.kernel import AscendKernel, Part, write_kernel
 from pto_wsp.targets.ascend.native import NativeCode
 from pto_wsp.targets.ascend.orchestration import (
     FAILED_WORDS,
+    extras_of,
     functions_of,
     kernel_entry,
-    listed_params,
     orchestration_file,
     require_expandable,
     workspace_bytes,
@@ -27,6 +28,7 @@ from pto_wsp.targets.ascend.orchestration import (
 from pto_wsp.targets.ascend.runtime_header import RUNTIME
 from pto_wsp.targets.ascend.split import CUBE, VECTOR
 from pto_wsp.targets.base import Check, SourceTree, table_hash
+from pto_wsp.targets.c_style.group_by import is_group_by
 from pto_wsp.targets.c_style.spelling import function_name
 from pto_wsp.targets.cpu.emit import KernelText, Library, write_table
 from pto_wsp.targets.cpu.readme import BuildText, command_name, readme
@@ -45,12 +47,13 @@ def program(module: Module, generation: Generation) -> SourceTree:
     """
     codes = written(module.kernels, generation)
     own = {"views.hpp": VIEWS, "ascend.hpp": TILES, "runtime.hpp": RUNTIME}
-    listed = listed_params(module)
+    extras = extras_of(module)
     for number, (code, part) in enumerate(functions_of(codes)):
-        lists = listed.get(code.kernel.name, frozenset())
-        own[_path(part.phase.kernel)] = _device_file(code, part, kernel_entry(number, part, lists))
+        entry = kernel_entry(number, part, extras[code.kernel.name])
+        own[_path(part.phase.kernel)] = _device_file(code, part, entry)
     own |= {_caller_path(c): _caller_file(c) for c in codes.values() if c.caller}
     own |= {"elements.hpp": ELEMENTS} if _any_elements(codes) else {}
+    own |= {"group.hpp": GROUP} if any(map(is_group_by, module.kernels)) else {}
     library = _library(module.kernels, codes, generation)
     if module.entry:
         require_expandable(module, codes, generation)

@@ -9,8 +9,9 @@ from pto_wsp.ir.module import Module
 from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check
+from pto_wsp.targets.c_style.group_by import is_group_by
 from pto_wsp.targets.cpu.emit import too_large
-from pto_wsp.targets.cuda.group_by import is_group_by, write_group_by
+from pto_wsp.targets.cuda.group_by import write_group_by
 from pto_wsp.targets.cuda.kernels import CudaKernel
 from pto_wsp.targets.cuda.memory import MOST_SPILLED_BYTES
 from pto_wsp.targets.cuda.program import DeviceWalk, emit_walk

@@ -9,10 +9,10 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.targets.base import R, Runnable, SourceTree, Support, Target
+from pto_wsp.targets.c_style.group_by import is_group_by
 from pto_wsp.targets.cpu.check import check_kernel
 from pto_wsp.targets.cpu.tree import headers_of
 from pto_wsp.targets.cuda.emit import DeviceCode, ProgramCode, emit_device_code, emit_program
-from pto_wsp.targets.cuda.group_by import is_group_by
 from pto_wsp.targets.cuda.order import support
 from pto_wsp.targets.cuda.readme import kernels_readme, program_readme
 

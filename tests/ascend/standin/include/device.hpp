@@ -90,7 +90,14 @@ inline bool is_ready(size_t number) {
   return true;
 }
 
+/// Numbers of tasks in the order in which they ran.
+inline std::vector<int64_t>& ran() {
+  static std::vector<int64_t> found;
+  return found;
+}
+
 inline void execute(Submitted& task, NPUArch arch) {
+  ran().push_back(&task - submitted().data());
   std::vector<int64_t> args;
   for (ChipTensor& tensor : task.args.tensors) args.push_back(int64_t(&tensor));
   for (const uint64_t scalar : task.args.scalars) args.push_back(int64_t(scalar));
@@ -100,7 +107,31 @@ inline void execute(Submitted& task, NPUArch arch) {
   task.is_done = true;
 }
 
+inline NPUArch& device_arch() {
+  static NPUArch arch = NPUArch::A2A3;
+  return arch;
+}
+
+/// Runs a task and, before it, all tasks that it waits for.
+inline void complete(size_t number) {
+  for (size_t i = 0; i < number; ++i) {
+    if (!submitted()[i].is_done && conflict(submitted()[i], submitted()[number])) complete(i);
+  }
+  execute(submitted()[number], device_arch());
+}
+
 }  // namespace standin
+
+void standin_wait_for(const ChipTensor& tensor) {
+  using namespace standin;
+  Submitted reader{-1, {}, {}};
+  add_spans(tensor, false, reader.spans);
+  const auto is_before = [](const Span& a, const Span& b) { return a.start < b.start; };
+  std::sort(reader.spans.begin(), reader.spans.end(), is_before);
+  for (size_t i = 0; i < submitted().size(); ++i) {
+    if (!submitted()[i].is_done && conflict(submitted()[i], reader)) complete(i);
+  }
+}
 
 void rt_submit_aic_task(int id, const CoreTaskArgs& args) { standin::submit(id, true, args); }
 void rt_submit_aiv_task(int id, const CoreTaskArgs& args) { standin::submit(id, false, args); }
@@ -115,6 +146,8 @@ extern "C" __attribute__((visibility("default"))) int64_t standin_run_device(con
   const ChipTaskArgs args(tensors, scalars);
   require(aicpu_orchestration_config(args).expected_arg_count == num_tensors, "another number of tensors");
   submitted().clear();
+  ran().clear();
+  device_arch() = is_a5 ? NPUArch::A5 : NPUArch::A2A3;
   aicpu_orchestration_entry(args);
   const size_t count = submitted().size();
   for (size_t done = 0; done < count; ++done) {
@@ -122,7 +155,15 @@ extern "C" __attribute__((visibility("default"))) int64_t standin_run_device(con
     for (size_t i = 0; i < count && (last_first || chosen == count); ++i) {
       if (!submitted()[i].is_done && is_ready(i)) chosen = i;
     }
-    execute(submitted()[chosen], is_a5 ? NPUArch::A5 : NPUArch::A2A3);
+    if (chosen == count) break;  // the orchestration has waited for the rest
+    execute(submitted()[chosen], device_arch());
   }
   return int64_t(count);
+}
+
+/// Copies the numbers of at most `most` tasks, in the order in which they ran. Returns how many.
+extern "C" __attribute__((visibility("default"))) int64_t standin_order(int64_t* numbers, int64_t most) {
+  const auto count = std::min<int64_t>(most, int64_t(standin::ran().size()));
+  std::copy_n(standin::ran().begin(), count, numbers);
+  return count;
 }

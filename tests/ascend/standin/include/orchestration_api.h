@@ -43,3 +43,14 @@ class CoreTaskArgs {
 
 void rt_submit_aic_task(int id, const CoreTaskArgs& args);
 void rt_submit_aiv_task(int id, const CoreTaskArgs& args);
+
+/// Runs the tasks that write the tensor, and those before them that they wait for.
+void standin_wait_for(const ChipTensor& tensor);
+
+template <class T>
+T get_tensor_data(const ChipTensor& tensor, uint32_t ndims, const uint32_t* indices) {
+  standin_wait_for(tensor);
+  int64_t offset = tensor.start_offset;
+  for (uint32_t d = 0; d < ndims; ++d) offset += indices[d] * tensor.strides[d];
+  return reinterpret_cast<const T*>(tensor.buffer.addr)[offset];
+}

@@ -43,7 +43,7 @@ class SharedTasks {
   explicit SharedTasks(Run& run) : run_(run), plan_(run.plan()), costs_(*run.prepared()->costs) {}
 
   /// A task that is worth another worker: longer than to offer it, and to move what it touches.
-  static constexpr uint32_t kLongTaskNs = 1000;
+  static constexpr uint32_t kLongTaskNs = 5000;
 
   bool has_tasks() const { return num_tasks_.load(std::memory_order_seq_cst) > 0; }
 

@@ -36,8 +36,20 @@ def commit() -> str:
 def _cpu_model() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor()
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    name, generation = facts.get("model name") or platform.processor(), _generation(facts)
+    return f"{name} ({generation})" if generation else name
+
+
+def _generation(facts: dict[str, str]) -> str:
+    """Return the generation of a processor of AMD: names of virtual machines leave it out."""
+    match facts.get("vendor_id"), facts.get("cpu family"):
+        case "AuthenticAMD", "25":
+            return "Zen 4" if "avx512f" in facts["flags"].split() else "Zen 3"
+        case "AuthenticAMD", "26":
+            return "Zen 5"
+        case _:
+            return ""
 
 
 def _first_line(command: list[str]) -> str:

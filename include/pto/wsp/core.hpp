@@ -251,7 +251,10 @@ class Core {
     const bool is_marked = options.is_in_order() ? shape_.is_benchmark == shape.is_benchmark &&
                                                        shape_.streaming_bytes == shape.streaming_bytes
                                                  : shape_ == shape;
-    if (prepared_ != nullptr && is_marked && is_same_call(arguments)) return;
+    const bool is_same = prepared_ != nullptr && is_same_call(arguments);
+    if (is_same && is_marked) return;
+    const bool has_calendar = is_same && shape_.workers == shape.workers && shape_.deps == shape.deps &&
+                              calendar_of_ == prepared_->plan.number;
     auto plan = bytecode::make_plan({&code_->program, arguments.symbols}, arguments.layouts, *code_->library);
     bytecode::bind_elements(plan, arguments.bases);
     bytecode::look_at_rows(plan);
@@ -268,6 +271,7 @@ class Core {
     if (shape.is_tracked) summarize_units(*prepared_, shape);
     shape_ = shape;
     deciding_ = arguments.deciding;
+    if (has_calendar) calendar_of_ = prepared_->plan.number;  // its tasks follow from the arguments alone
   }
 
   // Calendars

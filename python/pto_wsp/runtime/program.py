@@ -306,8 +306,7 @@ class Program:
         native, places = runner.make_calendar(request)
         clock, cores = runner.clock_ghz, runner.core_names(sum(native.kinds))
         names = [event.label for event in places]
-        identity = identity_of(self.module)
-        return Calendar((self._name, identity), clock, cores, names, native)
+        return Calendar((self._name, self._identity), clock, cores, names, native)
 
     def _placeable(self, runner: Runner) -> CalendarMaker:
         """Refuse calendars on targets that run none, and under directives that place tasks."""
@@ -347,6 +346,11 @@ class Program:
             return None if submitted is None else Run(submitted, self._finish(bound, scheduled), location)
 
         return BoundCall(self._name, accesses, location, submit)
+
+    @cached_property
+    def _identity(self) -> str:
+        """What a calendar states of the program that it is for; schedules are not part of it."""
+        return identity_of(self.module)
 
     @cached_property
     def _accessed(self) -> tuple[tuple[int, str, bool], ...]:
@@ -401,7 +405,7 @@ class Program:
             raise WrongValue(name="calendar", expected=expected, found=repr(calendar), loc=caller_location())
         runner = self._placeable(scheduled.runner)
         name, identity = calendar.program
-        if identity != identity_of(self.module):
+        if identity != self._identity:
             detail = f"expected `{self._name}` as it is now, found `{name}`"
             raise CalendarChanged(what="it is that of another program", detail=detail, loc=caller_location())
         is_simulated = runner.clock_ghz is not None

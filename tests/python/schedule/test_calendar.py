@@ -214,6 +214,21 @@ def test_a_run_without_a_calendar_has_none() -> None:
     assert MIXED.stats is not None and not MIXED.stats.has_calendar
 
 
+def test_runs_by_calendars_and_by_dispatchers_alternate() -> None:
+    program, by_cost = mixed.compile("cpu"), Schedule().task_graph(calendar=CalendarPolicy.by_cost())
+    made = {w: program.calendar(workers=w, **arrays()) for w in (2, 3)}
+    broken = next(without_a_wait(made[2]))
+    expected = results(MIXED, arrays(), workers=1)
+    for workers, schedule in itertools.product((2, 3, 2), (Schedule(), by_cost, Schedule())):
+        program.reschedule(schedule)
+        for calendar in (made[workers], None) if schedule is not by_cost else (None,):
+            assert results(program, arrays(), workers=workers, calendar=calendar) == expected
+            assert program.stats is not None and program.stats.workers == workers
+            assert program.stats.has_calendar == (calendar is not None or schedule is by_cost)
+        with pytest.raises(CalendarUnordered):
+            results(program, arrays(), calendar=broken)
+
+
 def test_the_directive_makes_calendars_for_the_sizes_of_a_run() -> None:
     program = mixed.task_graph(calendar=CalendarPolicy.by_cost()).compile("cpu")
     assert "calendar = by_cost" in program.dump()

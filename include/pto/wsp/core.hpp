@@ -20,6 +20,7 @@
 #include "pto/wsp/in_flight.hpp"
 #include "pto/wsp/run_result.hpp"
 #include "pto/wsp/sched/lookout.hpp"
+#include "pto/wsp/sched/network_record.hpp"
 #include "pto/wsp/sched/sharing.hpp"
 #include "pto/wsp/sim/calendar.hpp"
 #include "pto/wsp/sim/simulate.hpp"

@@ -262,14 +262,13 @@ class _Source:
     def _set(self, pc: int) -> None:
         node, number = self._lowered.sites[pc], self._number("set")
         assert isinstance(node, w.Set)
-        name = self._named(node.name)
-        self._place(pc, f"{name} = {expr_text(node.value)}")
+        self._place(pc, f"{self._names[node.name]} = {expr_text(node.value)}")
         step = self._case()
         if any(isinstance(part, Element) and part.name in self._lowered.written for part in walk(node.value)):
             self._out.line(f"return go.flush({number}, {step + 1});")
             return
         self._out.line(f"if (go.has_none({step}, {self._plain(node.value)})) return go.event();")
-        self._out.line(f"{name} = go.value();")
+        self._out.line(f"{self._named(node.name)} = go.value();")
 
     def _task(self, pc: int) -> None:
         task = self._lowered.sites[pc]

@@ -47,7 +47,18 @@ emulated = pytest.mark.skipif(
     reason="needs g++-aarch64-linux-gnu and qemu-user-static",
 )
 asked = pytest.mark.skipif(not os.environ.get("EMULATE"), reason="takes minutes: EMULATE=1 runs it")
-QUICK = ("01_scale", "02_paged", "03_moe", "batched_lora", "capped_moe", "quantised", "top_p", "softmax")
+QUICK = (
+    "07_pipeline",
+    "10_decode",
+    "01_scale",
+    "02_paged",
+    "03_moe",
+    "batched_lora",
+    "capped_moe",
+    "quantised",
+    "top_p",
+    "softmax",
+)
 """Parts of the names of examples that are always emulated."""
 
 KERNEL = ("-O2", "-fno-math-errno", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti")

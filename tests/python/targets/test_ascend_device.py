@@ -185,6 +185,17 @@ def test_the_orchestration_builds_for_the_control_core(name: str, tmp_path: Path
     assert (tmp_path / "orchestration.so").read_bytes()[18] == AARCH64
 
 
+@pytest.mark.slow
+@needs_compiler
+def test_generated_sources_have_no_warnings(tmp_path: Path) -> None:
+    """A program with a value that tasks write, which the walk does not name itself."""
+    write_tree(target_of("ascend_a2a3").emit(decided.compile("ascend_a2a3").module), tmp_path)
+    options = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-fsyntax-only", "-DPTO_LANES=4"]
+    include = ["-Iinclude", "-I.", f"-I{HERE / 'include'}"]
+    for name in ("walk.cpp", "orchestration.cpp", "main.cpp"):
+        subprocess.run(["g++", *options, *include, name], cwd=tmp_path, check=True)
+
+
 def test_the_orchestration_is_golden(golden: Golden) -> None:
     files = registry.get("ascend_a2a3").emit(decode.compile("ascend_a2a3").module).files
     golden("ascend_a2a3_attention/orchestration.cpp", files["orchestration.cpp"])

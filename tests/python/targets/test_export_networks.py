@@ -159,4 +159,4 @@ def test_the_sources_name_processes_and_places(tmp_path: Path) -> None:
 
 def test_a_target_without_the_engine_refuses_a_network() -> None:
     with pytest.raises(UnsupportedByTarget, match="a network of processes"):
-        relay().compile("arm64")
+        relay().compile("cuda")

@@ -12,6 +12,7 @@
 #include "pto/wsp/host/npy.hpp"
 #include "pto/wsp/host/orchestration.h"
 #include "pto/wsp/native.hpp"
+#include "pto/wsp/sched/network_text.hpp"
 #include "pto/wsp/sched/options.hpp"
 #include "pto/wsp/walk.hpp"
 
@@ -72,12 +73,7 @@ struct Process {
   const char* name;
 };
 
-/// A send or receive of a network.
-struct Move {
-  int64_t pc;         ///< its instruction
-  size_t tensor;      ///< its channel
-  const char* place;  ///< in the source, or empty
-};
+using sched::Move;
 
 /// The bits of a symbol, as the engine takes them.
 using Values = std::vector<std::optional<int64_t>>;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pto/wsp/bytecode/program.hpp"
+#include "pto/wsp/progress.hpp"
 #include "pto/wsp/spin.hpp"
 
 namespace pto::wsp::sched {

@@ -8,12 +8,12 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "pto/wsp/sched/network_state.hpp"
-#include "pto/wsp/trace/record.hpp"
 
 namespace pto::wsp::sched {
 
@@ -21,8 +21,17 @@ class NetworkOrder {
  public:
   using Process = NetworkProcess;
 
-  NetworkOrder(const bytecode::Plan& plan, const std::vector<char*>& bases, const RunOptions& options)
-      : plan_(plan), steps_(mark_sequences(plan)), state_(plan, bases, options, steps_), options_(options) {
+  /// Returns the value of an expression that decides, for these registers.
+  using Read = std::function<int64_t(const bytecode::Value& value, const int64_t* registers)>;
+
+  /// `read`, if there is one, reads elements that tasks write.
+  NetworkOrder(const bytecode::Plan& plan, const std::vector<char*>& bases, const RunOptions& options,
+               Read read = {})
+      : plan_(plan),
+        steps_(mark_sequences(plan)),
+        state_(plan, bases, options, steps_),
+        options_(options),
+        read_(std::move(read)) {
     for (const auto& process : state_.processes) ready_.push_back(process.get());
   }
   NetworkOrder(const NetworkOrder&) = delete;
@@ -82,9 +91,7 @@ class NetworkOrder {
       const Event event = expander.next();
       switch (event.kind) {
         case Event::kTask: return event.index;
-        case Event::kFlush:
-          expander.assign(event.index, plan_.evaluate(plan_.sets[event.index].value, expander.registers()));
-          break;
+        case Event::kFlush: flush(event.index); break;
         case Event::kMove: move(event.index); break;
         case Event::kEnter:
         case Event::kIteration:
@@ -101,6 +108,13 @@ class NetworkOrder {
     if (++num_events_ % kEventsPerLook == 0 && options_.is_interrupted != nullptr &&
         options_.is_interrupted())
       throw EngineError("run-cancelled", "the walk of a network was cancelled");
+  }
+
+  void flush(uint32_t set) {
+    bytecode::Expander& expander = present_->expander;
+    const bytecode::Value& value = plan_.sets[set].value;
+    const int64_t* registers = expander.registers();
+    expander.assign(set, read_ ? read_(value, registers) : plan_.evaluate(value, registers));
   }
 
   EngineError place(EngineError error) const {
@@ -172,23 +186,10 @@ class NetworkOrder {
   const std::vector<bytecode::QuickStep> steps_;  ///< of the plan, with events of `P.seq` loops
   NetworkState state_;
   const RunOptions& options_;
+  const Read read_;
   std::deque<Process*> ready_;
   Process* present_ = nullptr;
   uint64_t num_events_ = 0;
 };
-
-/// Tells a record where the tasks of a network come from, in this order.
-inline void set_order(trace::RunRecord& record, const bytecode::Plan& plan, const std::vector<char*>& bases,
-                      const RunOptions& options) {
-  NetworkOrder order(plan, bases, options);
-  std::vector<trace::ProcessPlaces> places(order.num_processes());
-  std::vector<uint32_t> process_of_task;
-  while (const std::optional<uint32_t> site = order.next()) {
-    const uint32_t process = order.process().number;
-    places[process].add(*site, order.process().expander.copy_registers());
-    process_of_task.push_back(process);
-  }
-  record.set_order(std::move(places), process_of_task);
-}
 
 }  // namespace pto::wsp::sched

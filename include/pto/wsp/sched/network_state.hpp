@@ -12,7 +12,7 @@
 
 #include "pto/wsp/bytecode/regions.hpp"
 #include "pto/wsp/sched/channel.hpp"
-#include "pto/wsp/sched/run.hpp"
+#include "pto/wsp/sched/options.hpp"
 #include "pto/wsp/sched/task_window.hpp"
 #include "pto/wsp/trace/process_places.hpp"
 

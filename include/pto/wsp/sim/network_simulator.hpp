@@ -15,6 +15,7 @@
 
 #include "pto/wsp/error.hpp"
 #include "pto/wsp/sched/network_state.hpp"
+#include "pto/wsp/sched/run.hpp"
 #include "pto/wsp/sim/caches.hpp"
 #include "pto/wsp/sim/cores.hpp"
 #include "pto/wsp/sim/memory.hpp"

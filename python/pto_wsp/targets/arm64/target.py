@@ -18,6 +18,7 @@ class Arm64Target(Target):
     """Programs are emitted for 64-bit ARM Linux, where CMake builds them."""
 
     name = "arm64"
+    runs_networks = True
 
     def check(self, module: Module) -> None:
         """Raise UnsupportedByTarget for the first thing in the kernels of `module` that is refused."""
@@ -31,7 +32,7 @@ class Arm64Target(Target):
         for kernel in module.kernels:
             check_kernel(kernel, self.name)
         library = emit_library(module.kernels, LANES)
-        return program_tree(self.name, module, library, build_files, has_walk=True)
+        return program_tree(self.name, module, library, build_files, has_walk=True, has_networks=True)
 
     def policies(self, policy: Policy[..., Directive]) -> Enforced:
         """Enforce: the engine, which the program contains, does what every directive says."""

@@ -20,6 +20,7 @@ RUNTIME = """\
 #include <vector>
 
 #include "pto/wsp/device/orchestration.hpp"
+#include "pto/wsp/sched/network_text.hpp"
 #endif
 
 namespace ascend {
@@ -47,7 +48,7 @@ AICORE inline void set_rows(View& view, int64_t list, int64_t count) {
 #else
 
 constexpr int kMaxTensors = 32;
-constexpr int64_t kFailedWords = 32;
+constexpr int64_t kFailedWords = 128;
 
 /// An argument of a kernel that is a tensor.
 struct Argument {
@@ -93,10 +94,12 @@ class Run {
     workspaces_.push_back({memories_.back(), 0});
   }
 
-  /// Submits all tasks. An error of the walk ends it; its text goes to where failed checks are kept.
+  /// Submits all tasks. An error of the walk ends it; its text goes to where failed checks are kept. Errors
+  /// of a network name what `names` has.
   void expand(const uint8_t* code, size_t size, const pto::wsp::KernelLibrary& library,
               pto::wsp::walk::WalkFn walk, const std::vector<pto::wsp::bind::ArrayRef>& arrays,
-              const std::vector<std::optional<int64_t>>& symbols) {
+              const std::vector<std::optional<int64_t>>& symbols,
+              const pto::wsp::sched::NetworkNames& names) {
     try {
       pto::wsp::device::orchestrate(code, size, library, walk, arrays, symbols,
                                     [this](size_t tensor) { wait(memories_[tensor]); });
@@ -109,6 +112,7 @@ class Run {
         if (detail.kind != pto::wsp::Detail::kList)
           text += "; " + key + " " + (is_number ? std::to_string(detail.number) : detail.text);
       }
+      text += pto::wsp::sched::explain_network(names, error);
       strncpy((char*)(failed_ + 2), text.c_str(), kFailedWords * sizeof(int64_t) - 17);
     }
   }

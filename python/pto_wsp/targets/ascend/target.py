@@ -26,6 +26,7 @@ class AscendTarget(Target):
     """
 
     spaces = frozenset({Space.UB})
+    runs_networks = True
 
     def __init__(self, generation: Generation) -> None:
         self.generation = generation

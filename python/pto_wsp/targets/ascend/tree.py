@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
+from pto_wsp.lower.lower_workload_to_bytecode import lower_workload_to_bytecode
 from pto_wsp.support.record import replace
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.ascend.element_header import ELEMENTS
@@ -57,12 +58,14 @@ def program(module: Module, generation: Generation) -> SourceTree:
     library = _library(module.kernels, codes, generation)
     if module.entry:
         require_expandable(module, codes, generation)
-        own["orchestration.cpp"] = orchestration_file(module, codes)
+        names = [kernel.name for kernel in module.kernels]
+        lowered = lower_workload_to_bytecode(module, names, table_hash(module.kernels))
+        own["orchestration.cpp"] = orchestration_file(module, codes, lowered)
 
     def build_files(module: Module, library: Library) -> Mapping[str, str]:
         return _build_files(module, codes, generation, unverified([library.source, *own.values()]))
 
-    tree = program_tree(generation.name, module, library, build_files, has_walk=True)
+    tree = program_tree(generation.name, module, library, build_files, has_walk=True, has_networks=True)
     files = {path: text for path, text in tree.files.items() if path != "parts.cpp"}
     headers = {f"include/{name}": text for name, text in headers_of([RUNTIME] if module.entry else [])}
     return replace(
@@ -215,7 +218,7 @@ host. The program expands the workload and calls the kernels on the cores of the
 orchestration with a cross compiler. A control core of the device loads the orchestration: it expands the
 workload and submits each task to the runtime, which orders tasks by their tensors. `manifest.json` says what
 the runtime needs to know: the functions with their numbers and cores, and the arguments of a run. The
-arguments are the tensors, also those that the program makes for itself; then 32 integers, all zero, for a
+arguments are the tensors, also those that the program makes for itself; then 128 integers, all zero, for a
 check that fails; then memory for tiles that phases share, a tensor per size of elements that the manifest
 names. Scalars are all sizes and scalars of the program, floats as their bits. The folder has no host program
 that loads the runtime.

@@ -179,7 +179,7 @@ def _main(
         _write_rows(out, "checks", _checks(library))
         if entry.processes:
             _write_rows(out, "processes", (c_string(process.name) for process in entry.processes))
-            _write_rows(out, "moves", _moves(entry, lowered))
+            _write_rows(out, "moves", moves_of(entry, lowered))
         out.line("program.derive = pto::wsp::tile::derive;")
         for directive in module.schedule:
             for name, value in directive.engine_settings().items():
@@ -249,7 +249,7 @@ def _tensors(module: Module) -> Iterator[str]:
         yield axes.get(tensor.name, f"{c_string(tensor.name)}, TensorKind::{kind}, {_bool(is_read)}")
 
 
-def _moves(entry: w.WorkloadFunction, lowered: Lowered) -> Iterator[str]:
+def moves_of(entry: w.WorkloadFunction, lowered: Lowered) -> Iterator[str]:
     """Yield the rows of the table of sends and receives."""
     numbers = {tensor.name: i for i, tensor in enumerate(entry.tensors)}
     for pc, node in sorted(lowered.sites.items()):

@@ -32,6 +32,7 @@ from pto_wsp.lang.workload.sparse import Sparse
 from pto_wsp.location import argument_location
 from pto_wsp.runtime.dlpack import as_numpy
 from pto_wsp.runtime.numbers import integer, number
+from pto_wsp.types.dtype import DType
 from pto_wsp.types.layout import MemLayout
 
 Arrays = dict[str, np.ndarray]
@@ -103,9 +104,37 @@ class Binder:
         hidden |= {t.name for t in self._locals}
         self.params = {p.name: p for p in workload.params if p.name not in hidden}
 
-    def set(self, values: Mapping[str, int | float]) -> None:
-        """Set values that hold in later runs unless a call gives others."""
-        self._defaults.update(values)
+    def set_symbol(self, name: str, value: float, dtype: DType) -> None:
+        """Set a scalar that holds in later runs unless a call gives another value.
+
+        Raises:
+            UnknownParameter: there is no scalar of that name.
+            WrongValue: it is of another type, or cannot be this number.
+        """
+        param = self._known(name, w.ScalarParam)
+        assert isinstance(param, w.ScalarParam)
+        if param.type.dtype is not dtype:
+            expected = f"`set_symbol_{param.type.dtype}`, or the number in the call"
+            raise WrongValue(name=name, expected=expected, found=f"`set_symbol_{dtype}`", loc=param.loc)
+        self._defaults[name] = number(name, value, dtype)
+
+    def set_extents(self, extents: Mapping[str, int]) -> None:
+        """Set axes and sizes that hold in later runs unless a call gives others.
+
+        Raises:
+            UnknownParameter: there is no axis or size of one of these names.
+            WrongValue: an extent is not an integer >= 0.
+        """
+        found = {name: integer(name, extent, 0, I64_MAX) for name, extent in extents.items()}
+        for name in found:
+            self._known(name, w.SizeParam)
+        self._defaults.update(found)
+
+    def _known(self, name: str, kind: type[w.WorkloadParam]) -> w.WorkloadParam:
+        known = {n: p for n, p in self.params.items() if isinstance(p, kind)}
+        if name not in known:
+            raise UnknownParameter(program=self._name, name=name, advice=did_you_mean(name, known))
+        return known[name]
 
     @property
     def numbers(self) -> dict[str, int | float]:

@@ -10,46 +10,36 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pto_wsp._native import FloatEnvironment
 from pto_wsp.errors import (
-    CalendarChanged,
     NothingRecorded,
     NotYetSupported,
-    UnknownParameter,
     UnsupportedByTarget,
     UnusableFile,
     WrongValue,
-    did_you_mean,
 )
-from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import I64_MAX
 from pto_wsp.lang.captured import NOTHING_CAPTURED, Captured
 from pto_wsp.lang.compiling import compile_traced
-from pto_wsp.lang.schedule.registry import placing
 from pto_wsp.lang.schedule.schedule import Schedule
-from pto_wsp.lang.schedule.strategies import RunSizes, Strategies
+from pto_wsp.lang.schedule.strategies import Strategies
 from pto_wsp.lang.workload.build_module import Traced
 from pto_wsp.location import caller_location
 from pto_wsp.prove.finding import Proof
 from pto_wsp.runtime.binding import NO_KERNELS, Arrays, Binder, Bound
 from pto_wsp.runtime.bound_call import ArrayAccess, BoundCall
-from pto_wsp.runtime.calendar import Calendar, identity_of
+from pto_wsp.runtime.calendar import Calendar
+from pto_wsp.runtime.calls import CallOptions, Calls
 from pto_wsp.runtime.chosen_schedules import ChosenSchedules, ScheduledProgram
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.export import write_tree
 from pto_wsp.runtime.interpreted import InterpretedFigures, InterpretedRunner, bind
-from pto_wsp.runtime.networks import require_one_order, require_separate
-from pto_wsp.runtime.numbers import integer, number
+from pto_wsp.runtime.networks import require_one_order
 from pto_wsp.runtime.one_task import Chosen, OneTask, choose, compare_values, run_alone
-from pto_wsp.runtime.outcome import CalendarMaker, Figures, Runner, RunRequest, SimulatedFigures
+from pto_wsp.runtime.outcome import Figures, Runner, SimulatedFigures
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.runtime.proved import proved
 from pto_wsp.runtime.run import Run
 from pto_wsp.runtime.run_options import (
     require_outermost,
-    stream_number,
-    time_limit_ns,
-    trace_level,
-    worker_count,
 )
 from pto_wsp.runtime.runners import make_runner
 from pto_wsp.runtime.stated import require_stated
@@ -59,7 +49,7 @@ from pto_wsp.runtime.trace import Trace
 from pto_wsp.targets import registry
 from pto_wsp.targets.base import Target
 from pto_wsp.text.files import read_program, with_defaults, write_program
-from pto_wsp.types.dtype import DType, f32, i64, u64
+from pto_wsp.types.dtype import f32, i64, u64
 from pto_wsp.visualize.drawing import escaped
 from pto_wsp.visualize.notebook import module_html
 
@@ -101,7 +91,7 @@ class Program:
         if stated is not None:
             require_stated(self.module, stated)
         self._binder = Binder(self._runner.workload, defaults, stated)
-        self._is_network = bool(self._runner.workload.processes)
+        self._calls = Calls(self._prepared, captured, self._binder, self._schedules)
         self._unreported = (self._runner.compiles, self._runner.compile_ms)
         self._last: tuple[Figures, str, int, float] | None = None
 
@@ -222,13 +212,12 @@ class Program:
             NoReference: `check="values"`, and a kernel in C++ has no reference.
             CalendarChanged, CalendarUnordered, BadCalendar, CalendarUndecided: the calendar does not fit.
         """
-        bound, request, scheduled = self._request(
-            unnamed, workers, trace, check, progress, time_limit, stream, values, calendar
-        )
+        options = CallOptions(workers, trace, check, progress, time_limit, stream, calendar)
+        bound, request, scheduled = self._calls.request(values, options, unnamed)
         compiles, compile_ms = self._unreported
         if check == "values":
-            options = (workers, trace, progress, time_limit, calendar)
-            figures, self.trace = self._compare(bound, options), None
+            options.require_check_alone()
+            figures, self.trace = self._compare(bound), None
         else:
             figures, self.trace = scheduled.runner.run(request)
         self._binder.keep(bound)
@@ -275,9 +264,8 @@ class Program:
         """
         if check == "values":
             raise WrongValue(name="check", expected='None or "hazards" in `submit`', found=repr(check))
-        bound, request, scheduled = self._request(
-            unnamed, workers, trace, check, progress, time_limit, stream, values, calendar
-        )
+        options = CallOptions(workers, trace, check, progress, time_limit, stream, calendar)
+        bound, request, scheduled = self._calls.request(values, options, unnamed)
         submitted = scheduled.runner.submit(request)
         return Run(submitted, self._finish(bound, scheduled), caller_location())
 
@@ -298,25 +286,15 @@ class Program:
             WrongValue: the schedule decides where or in which order tasks run; `workers` on `sim`.
             PtoError: as `run` raises where values do not fit.
         """
-        _, request, scheduled = self._request((), workers, False, None, None, None, None, values)
-        runner = self._placeable(scheduled.runner)
+        _, request, _ = self._calls.request(values, CallOptions(workers, trace=False))
+        runner = self._calls.calendar_maker()
         if runner.clock_ghz is not None and workers is not None:
             expected = "no number of workers: the device decides"
             raise WrongValue(name="workers", expected=expected, found=str(workers), loc=caller_location())
         native, places = runner.make_calendar(request)
         clock, cores = runner.clock_ghz, runner.core_names(sum(native.kinds))
         names = [event.label for event in places]
-        return Calendar((self._name, self._identity), clock, cores, names, native)
-
-    def _placeable(self, runner: Runner) -> CalendarMaker:
-        """Refuse calendars on targets that run none, and under directives that place tasks."""
-        if not isinstance(runner, CalendarMaker):
-            reason = "it places no tasks on cores"
-            raise UnsupportedByTarget(target=self._target, what="a calendar", reason=reason)
-        if (found := placing(self.module.schedule)) is not None:
-            expected = f"a schedule without `{found.title}`, which decides where or in which order tasks run"
-            raise WrongValue(name="calendar", expected=expected, found="both", loc=caller_location())
-        return runner
+        return Calendar((self._name, self._calls.identity), clock, cores, names, native)
 
     def _finish(
         self, bound: Bound, scheduled: ScheduledProgram
@@ -337,7 +315,7 @@ class Program:
         Raises:
             PtoError: as `run` raises where values do not fit.
         """
-        bound, request, scheduled = self._request((), workers, None, None, None, None, None, values)
+        bound, request, scheduled = self._calls.request(values, CallOptions(workers))
         arrays, location = bound.arrays, caller_location()
         accesses = tuple(ArrayAccess(name, arrays[i], is_written) for i, name, is_written in self._accessed)
 
@@ -348,88 +326,10 @@ class Program:
         return BoundCall(self._name, accesses, location, submit)
 
     @cached_property
-    def _identity(self) -> str:
-        """What a calendar states of the program that it is for; schedules are not part of it."""
-        return identity_of(self.module)
-
-    @cached_property
     def _accessed(self) -> tuple[tuple[int, str, bool], ...]:
         """Position, name and whether tasks write it, of each tensor that a call gives."""
         written, tensors = self.module.written, enumerate(self._runner.workload.tensors)
         return tuple((i, t.name, t.name in written) for i, t in tensors if not t.is_local)
-
-    def _request(
-        self,
-        unnamed: tuple[object, ...],
-        workers: int | None,
-        trace: bool | str | None,
-        check: str | None,
-        progress: Callable[[int], object] | None,
-        time_limit: float | None,
-        stream: object,
-        values: Mapping[str, Any],
-        calendar: Calendar | None = None,
-    ) -> tuple[Bound, RunRequest, ScheduledProgram]:
-        """Return the bound values of a call, what its runner is given, and what runs it."""
-        require_outermost()
-        if unnamed:
-            expected = "values by name: " + ", ".join(f"{name}=..." for name in self._binder.params)
-            raise WrongValue(name="argument 1", expected=expected, found="a value without a name")
-        if check not in (None, "hazards", "values"):
-            raise WrongValue(name="check", expected='None, "hazards" or "values"', found=repr(check))
-        self._captured.check()
-        number = stream_number(stream, self._target, has_streams=self._prepared.target.takes_gpu_arrays)
-        bound = self._binder.bind(values, number)
-        scheduled = self._schedules.choose(lambda: RunSizes(*self._binder.sizes_of(bound)))
-        self._schedules.current = scheduled
-        level = scheduled.level if trace is None else trace_level(trace)
-        if self._is_network:
-            self._require_network_run(bound, check, level)
-        if progress is not None and not callable(progress):
-            expected = "a function of one number, or None"
-            raise WrongValue(name="progress", expected=expected, found=repr(progress))
-        if calendar is not None:
-            workers = self._workers_of(calendar, workers, scheduled)
-        count = worker_count(workers)
-        limit_ns = time_limit_ns(time_limit)
-        has_check = check is not None
-        request = RunRequest(bound.arrays, bound.scalars, count, level, has_check, progress, limit_ns)
-        request.stream = number
-        request.calendar = None if calendar is None else calendar.native
-        return bound, request, scheduled
-
-    def _workers_of(self, calendar: Calendar, workers: int | None, scheduled: ScheduledProgram) -> int | None:
-        """Check a calendar against the program, and return the number of workers of its run."""
-        if not isinstance(calendar, Calendar):
-            expected = "a Calendar, as `program.calendar` returns it, or None"
-            raise WrongValue(name="calendar", expected=expected, found=repr(calendar), loc=caller_location())
-        runner = self._placeable(scheduled.runner)
-        name, identity = calendar.program
-        if identity != self._identity:
-            detail = f"expected `{self._name}` as it is now, found `{name}`"
-            raise CalendarChanged(what="it is that of another program", detail=detail, loc=caller_location())
-        is_simulated = runner.clock_ghz is not None
-        if is_simulated != (calendar.unit == "cycles"):
-            detail = f"found times in {calendar.unit}"
-            what = "it is for cores of a device" if calendar.unit == "cycles" else "it is for workers"
-            raise CalendarChanged(what=what, detail=detail, loc=caller_location())
-        if is_simulated:
-            return workers
-        if workers not in (None, len(calendar.cores)):
-            expected = f"{len(calendar.cores)}, as the calendar has"
-            raise WrongValue(name="workers", expected=expected, found=str(workers), loc=caller_location())
-        return len(calendar.cores)
-
-    def _require_network_run(self, bound: Bound, check: str | None, level: int) -> None:
-        """Refuse options and arrays that a run of a network does not take."""
-        if check is not None:
-            require_one_order(self._runner.workload, f"`check={check!r}`")
-        if level and self._target == "sim":
-            advice = "`report_of(program).network` has the tasks and tokens of its processes"
-            raise UnsupportedByTarget(
-                target="sim", what="`trace` of a network", reason=advice, loc=caller_location()
-            )
-        require_separate(self.module, bound.arrays)
 
     def _require_kernels(self, what: str) -> None:
         """Refuse to run tasks of a program that is compiled for time alone."""
@@ -437,12 +337,9 @@ class Program:
             loc = self._runner.workload.loc
             raise UnsupportedByTarget(target=self._target, what=what, reason=NO_KERNELS, loc=loc)
 
-    def _compare(self, bound: Bound, options: tuple[object, ...]) -> Figures:
+    def _compare(self, bound: Bound) -> Figures:
         """Run task after task, each on the target and in the interpreter."""
         self._require_kernels('`check="values"`')
-        if any(option is not None for option in options):
-            expected = "no other option with it"
-            raise WrongValue(name="check", expected=expected, found="others", loc=caller_location())
         if isinstance(self._runner, InterpretedRunner):
             reason = "it is what values are compared with: compile for `cpu`"
             raise UnsupportedByTarget(target=self._target, what='`check="values"`', reason=reason)
@@ -536,23 +433,15 @@ class Program:
             UnknownParameter: there is no scalar of that name.
             WrongValue: it is of another type, or cannot be this number.
         """
-        self._set_symbol(name, value, i64)
+        self._binder.set_symbol(name, value, i64)
 
     def set_symbol_u64(self, name: str, value: int) -> None:
         """Set a scalar parameter of type u64, as `set_symbol_i64` does."""
-        self._set_symbol(name, value, u64)
+        self._binder.set_symbol(name, value, u64)
 
     def set_symbol_f32(self, name: str, value: float) -> None:
         """Set a scalar parameter of type f32, as `set_symbol_i64` does."""
-        self._set_symbol(name, value, f32)
-
-    def _set_symbol(self, name: str, value: float, dtype: DType) -> None:
-        param = self._known(name, w.ScalarParam)
-        assert isinstance(param, w.ScalarParam)
-        if param.type.dtype is not dtype:
-            expected = f"`set_symbol_{param.type.dtype}`, or the number in the call"
-            raise WrongValue(name=name, expected=expected, found=f"`set_symbol_{dtype}`", loc=param.loc)
-        self._binder.set({name: number(name, value, dtype)})
+        self._binder.set_symbol(name, value, f32)
 
     def set_axis_sizes(self, sizes: Mapping[str, int]) -> None:
         """Set extents of axes and sizes for the runs to come; a value in a call goes before it.
@@ -563,16 +452,7 @@ class Program:
             UnknownParameter: there is no axis or size of one of these names.
             WrongValue: an extent is not an integer >= 0.
         """
-        found = {name: integer(name, extent, 0, I64_MAX) for name, extent in sizes.items()}
-        for name in found:
-            self._known(name, w.SizeParam)
-        self._binder.set(found)
-
-    def _known(self, name: str, kind: type[w.WorkloadParam]) -> w.WorkloadParam:
-        known = {n: p for n, p in self._binder.params.items() if isinstance(p, kind)}
-        if name not in known:
-            raise UnknownParameter(program=self._name, name=name, advice=did_you_mean(name, known))
-        return known[name]
+        self._binder.set_extents(sizes)
 
     def dump(self) -> str:
         """Return the IR as `.pto` text."""

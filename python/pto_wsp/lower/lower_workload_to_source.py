@@ -131,6 +131,8 @@ class _Source:
         out.line("// Numbers are those of a step, and of a loop its number, depth and first register.")
         out.line('#include "pto/wsp/walk.hpp"')
         out.line()
+        out.line('#pragma GCC diagnostic ignored "-Wimplicit-fallthrough"  // a step goes on to the next one')
+        out.line()
         out.line("using namespace pto::wsp::walk;")
         out.line()
         out.line('extern "C" __attribute__((visibility("default")))')

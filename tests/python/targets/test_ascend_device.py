@@ -38,6 +38,7 @@ from tests.ascend.standin.build import HERE
 from tests.ascend.standin.device import Device
 from tests.golden import Golden
 from tests.python.targets.test_ascend_cube import decode
+from tests.python.targets.test_export_networks import relay
 
 CROSS = "aarch64-linux-gnu-g++"
 GENERATIONS = ("ascend_a2a3", "ascend_a5")
@@ -187,9 +188,10 @@ def test_the_orchestration_builds_for_the_control_core(name: str, tmp_path: Path
 
 @pytest.mark.slow
 @needs_compiler
-def test_generated_sources_have_no_warnings(tmp_path: Path) -> None:
-    """A program with a value that tasks write, which the walk does not name itself."""
-    write_tree(target_of("ascend_a2a3").emit(decided.compile("ascend_a2a3").module), tmp_path)
+@pytest.mark.parametrize("make", [lambda: decided, relay], ids=["decided", "network"])
+def test_generated_sources_have_no_warnings(make: Any, tmp_path: Path) -> None:
+    """A program with a value that tasks write, which the walk does not name itself, and a network."""
+    write_tree(target_of("ascend_a2a3").emit(make().compile("ascend_a2a3").module), tmp_path)
     options = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-fsyntax-only", "-DPTO_LANES=4"]
     include = ["-Iinclude", "-I.", f"-I{HERE / 'include'}"]
     for name in ("walk.cpp", "orchestration.cpp", "main.cpp"):

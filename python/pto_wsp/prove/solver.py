@@ -119,31 +119,34 @@ class Solver:
         return model
 
     def _conjunction(self, simple: Sequence[Formula]) -> Model | None:
-        isl, order = self.isl, sorted(unknowns_of(simple))
-        column = {unknown: at + 1 for at, unknown in enumerate(order)}
-        kinds = isl.dim_type
-        matrices = [
-            _matrix(isl, [f.sum for f in simple if isinstance(f, kind)], column)
-            for kind in (Zero, AtLeastZero)
-        ]
-        space = isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(order))
-        columns = (kinds.cst, kinds.param, kinds.set, kinds.div)
-        basic = isl.BasicSet.from_constraint_matrices(space, *matrices, *columns)
-        point = basic.sample_point()
+        order = sorted(unknowns_of(simple))
+        if not order:
+            return {} if all(holds(formula, {}) for formula in simple) else None
+        isl = self.isl
+        point = isl.BasicSet.read_from_str(isl.DEFAULT_CONTEXT, _text(simple, order)).sample_point()
         if point.is_void():
             return None
-        values = (point.get_coordinate_val(kinds.set, at) for at in range(len(order)))
+        kind = isl.dim_type.set
+        values = (point.get_coordinate_val(kind, at) for at in range(len(order)))
         return {unknown: value.to_python() for unknown, value in zip(order, values, strict=True)}
 
 
-def _matrix(isl: Any, sums: Sequence[Linear], column: dict[int, int]) -> Any:
-    # Each change copies the matrix, so only elements other than 0 are set.
-    made = isl.Mat.alloc(isl.DEFAULT_CONTEXT, 0, len(column) + 1).add_zero_rows(len(sums))
-    for row, total in enumerate(sums):
-        for at, value in ((0, total.constant), *((column[u], factor) for u, factor in total.terms)):
-            if value != 0:
-                made = made.set_element_val(row, at, isl.Val(value))
-    return made
+def _text(simple: Sequence[Formula], order: Sequence[int]) -> str:
+    """Return comparisons as a matrix in the format of PolyLib, which isl reads faster than any other.
+
+    A row is a comparison: 1 for "at least 0", 0 for "equal to 0", the factor of each unknown, the constant.
+    """
+    column = {unknown: at + 1 for at, unknown in enumerate(order)}
+    rows = [f"{len(simple)} {len(order) + 2}"]
+    for formula in simple:
+        assert isinstance(formula, (Zero, AtLeastZero))
+        row = ["0"] * (len(order) + 2)
+        row[0] = "1" if isinstance(formula, AtLeastZero) else "0"
+        for unknown, factor in formula.sum.terms:
+            row[column[unknown]] = str(factor)
+        row[-1] = str(formula.sum.constant)
+        rows.append(" ".join(row))
+    return "\n".join(rows)
 
 
 def _split(formulas: Iterable[Formula]) -> tuple[list[Formula], list[Some] | None]:

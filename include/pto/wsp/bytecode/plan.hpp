@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "pto/wsp/bytecode/affine.hpp"
@@ -206,6 +207,29 @@ struct Plan {
     return int64_t(sum);
   }
 };
+
+/// The value of an expression in a run. Nothing while `is_known(tensor, indices)` is false for an element
+/// that tasks write: it is asked once per such element, up to the first that is not known.
+template <class IsKnown>
+std::optional<int64_t> evaluate_known(const Plan& plan, const Value& value, const int64_t* registers,
+                                      const IsKnown& is_known) {
+  if (value.postfix == kNoPostfix) return plan.evaluate(value, registers);
+  const Bindings& bindings = plan.bindings;
+  bool are_known = true;
+  const auto element = [&](Instruction in, uint32_t pc, const int64_t* indices) {
+    const bool is_written = bindings.program->tensors[in.operand1].written != 0;
+    are_known = are_known && (!is_written || is_known(in.operand1, indices));
+    return are_known ? detail::read_element(bindings, in, pc, indices) : Outcome{};
+  };
+  try {
+    const int64_t result = evaluate_postfix(bindings, value.postfix, registers, element);
+    return are_known ? std::optional<int64_t>(result) : std::nullopt;
+  } catch (EngineError&) {
+    // The error may come from an element that is not written yet.
+    if (are_known) throw;
+    return {};
+  }
+}
 
 /// Copies the steps of a plan for a walk in which loops make events: `events_of(loop)`, from its number.
 template <class EventsOf>

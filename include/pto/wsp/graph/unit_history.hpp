@@ -89,26 +89,17 @@ class UnitHistory {
   template <class IsComplete>
   std::optional<int64_t> read(const bytecode::Value& value, const int64_t* registers,
                               const IsComplete& is_complete) {
-    const bytecode::Bindings& bindings = waits_.plan_.bindings;
-    if (value.postfix == bytecode::kNoPostfix) return waits_.plan_.evaluate(value, registers);
-    bool is_known = true;
-    const auto element = [&](bytecode::Instruction in, uint32_t pc, const int64_t* indices) {
-      if (maps_ && bindings.program->tensors[in.operand1].written != 0) {
-        found_.begin_look(uint64_t(num_units_));
-        maps_->find_writers(in.operand1, indices, found_);
-        found_.finish();
-        for (int i = 0; i < found_.size(); ++i) is_known = is_known && is_complete(last_unit_of(found_[i]));
-      }
-      return is_known ? bytecode::detail::read_element(bindings, in, pc, indices) : bytecode::Outcome{};
-    };
-    try {
-      const int64_t result = bytecode::evaluate_postfix(bindings, value.postfix, registers, element);
-      return is_known ? std::optional<int64_t>(result) : std::nullopt;
-    } catch (EngineError&) {
-      // The error may come from an element that is not written yet.
-      if (is_known) throw;
-      return {};
-    }
+    return bytecode::evaluate_known(waits_.plan_, value, registers,
+                                    [&](uint16_t tensor, const int64_t* indices) {
+                                      if (!maps_) return true;
+                                      found_.begin_look(uint64_t(num_units_));
+                                      maps_->find_writers(tensor, indices, found_);
+                                      found_.finish();
+                                      for (int i = 0; i < found_.size(); ++i) {
+                                        if (!is_complete(last_unit_of(found_[i]))) return false;
+                                      }
+                                      return true;
+                                    });
   }
 
  private:

@@ -117,40 +117,21 @@ class Ordering {
   /// The value of an expression at its place before `slice`. Nothing while a task that writes one of its
   /// elements is incomplete.
   std::optional<int64_t> read(const bytecode::Value& value, const int64_t* registers, uint64_t slice) {
-    const bytecode::Bindings& bindings = plan_->bindings;
-    if (value.postfix == bytecode::kNoPostfix) return plan_->evaluate(value, registers);
-    bool is_known = true;
-    const auto element = [&](bytecode::Instruction in, uint32_t pc, const int64_t* indices) {
-      const bool is_written = bindings.program->tensors[in.operand1].written != 0;
-      is_known = is_known && (!is_written || is_complete(in.operand1, indices, slice));
-      return is_known ? bytecode::detail::read_element(bindings, in, pc, indices) : bytecode::Outcome{};
+    const auto is_known = [&](uint16_t tensor, const int64_t* indices) {
+      return is_complete(tensor, indices, slice);
     };
-    try {
-      const int64_t result = bytecode::evaluate_postfix(bindings, value.postfix, registers, element);
-      return is_known ? std::optional<int64_t>(result) : std::nullopt;
-    } catch (EngineError&) {
-      // The error may come from an element that is not written yet.
-      if (is_known) throw;
-      return {};
-    }
+    return bytecode::evaluate_known(*plan_, value, registers, is_known);
   }
 
   /// Calls `found(waits())` for each element of an expression, at its place before `slice`, that tasks write.
   template <class Found>
   void find_reads(const bytecode::Value& value, const int64_t* registers, uint64_t slice,
                   const Found& found) {
-    const bytecode::Bindings& bindings = plan_->bindings;
-    if (value.postfix == bytecode::kNoPostfix) return;
-    const auto element = [&](bytecode::Instruction in, uint32_t pc, const int64_t* indices) {
-      if (bindings.program->tensors[in.operand1].written != 0) {
-        waits_.begin_look(slice);
-        hazards_->find_writers(in.operand1, indices, waits_);
-        waits_.finish();
-        found(waits_);
-      }
-      return bytecode::detail::read_element(bindings, in, pc, indices);
-    };
-    bytecode::evaluate_postfix(bindings, value.postfix, registers, element);
+    bytecode::evaluate_known(*plan_, value, registers, [&](uint16_t tensor, const int64_t* indices) {
+      look_up_writers(tensor, indices, slice);
+      found(waits_);
+      return true;
+    });
   }
 
  private:
@@ -206,10 +187,14 @@ class Ordering {
 
   /// Whether the tasks that write an element are complete.
   bool is_complete(uint16_t tensor, const int64_t* indices, uint64_t slice) {
+    look_up_writers(tensor, indices, slice);
+    return waits_.size() == 0;
+  }
+
+  void look_up_writers(uint16_t tensor, const int64_t* indices, uint64_t slice) {
     waits_.begin_look(slice);
     hazards_->find_writers(tensor, indices, waits_);
     waits_.finish();
-    return waits_.size() == 0;
   }
 
   const bytecode::Plan* plan_ = nullptr;

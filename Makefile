@@ -30,7 +30,7 @@ NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*.cmake) \
 CPP_TREES := thread address-undefined plain
 CPP_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help tools extras demo chat examples test test-quick test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 check format docs site bench clean
+.PHONY: help tools extras demo chat examples test test-quick test-python test-cpp $(CPP_TREES:%=test-cpp-%) test-cpp-aarch64 test-cuda check format docs site bench clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; \
@@ -93,6 +93,14 @@ docs: build/installed.dev ## write the generated pages under docs/
 
 site: build/installed.docs ## build the site in build/site/html; broken links are errors
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m docs.site
+
+test-cuda: build/installed.dev ## with an NVIDIA GPU: its tests, also under compute-sanitizer, and its benchmark
+	@mkdir -p build/cuda
+	@$(PY) -m pytest -q -rs tests/cuda/test_card.py | tee build/cuda/tests.txt
+	@for tool in memcheck racecheck synccheck; do \
+	  compute-sanitizer --tool $$tool --error-exitcode 1 --target-processes all \
+	    $(PY) -m pytest -q tests/cuda/test_card.py | tee build/cuda/$$tool.txt; done
+	@$(PY) -m benchmarks cuda $(ARGS)
 
 bench: build/installed.dev ## run one benchmark: make bench CASE=spine [ARGS=--quick]
 	@test -n '$(CASE)' || { $(PY) -m benchmarks --help; exit 2; }

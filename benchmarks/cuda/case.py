@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.cuda.programs import dependent, independent
+from benchmarks.cuda.programs import dependent, independent, layer_shaped
 from benchmarks.harness import Bench, Row
 from examples.cookbook import mixture_of_experts, ragged_attention
+from examples.llama.kernels import Shape
+from examples.llama.workload import decoder_layer
+from pto_wsp import Program, bf16
 from pto_wsp.errors import NoCudaCompiler, NoGpu
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.runtime.cache import ArtifactCache
@@ -23,33 +29,44 @@ from tests.cuda.test_rows import CASES, make
 from tests.python.targets import ctypes_abi
 from tests.python.targets.test_cpu_rows import check
 
-WITH_TORCH_ON_A_CARD = (
-    "gpu_decode_pct_hbm",
+WITH_TORCH = (
     "gpu_gemm_bf16_4096_vs_torch",
+    "gpu_decode_pct_hbm",
+    "gpu_host_us_per_step",
+    "gpu_moe_vs_grouped_mm",
     "gpu_layer_decode_vs_eager",
     "gpu_layer_decode_vs_compiled",
     "gpu_layer_decode_vs_cuda_graph",
-    "gpu_moe_vs_grouped_mm",
-    "gpu_host_us_per_step",
+    "gpu_layer_decode_vs_new_graphs",
 )
-WITH_A_CARD = (
+WITHOUT_TORCH = (
     "gpu_tasks_m_per_s",
+    "gpu_units_scaling_33",
     "gpu_units_scaling",
+    "gpu_dependent_tasks_m_per_s",
     "gpu_dependent_hop_us",
     "gpu_warm_up_s",
 )
-EXAMPLES = {"attention": ragged_attention.causal, "moe": mixture_of_experts.moe}
+paged_decode: Any = importlib.import_module("examples.02_paged_decode.paged_decode")
+SOME_BLOCKS = 33
+EXAMPLES: dict[str, Callable[[], Workload]] = {
+    "attention": lambda: ragged_attention.causal,
+    "moe": lambda: mixture_of_experts.moe,
+    "paged_decode": lambda: paged_decode.paged_decode(bf16),
+    "llama": lambda: decoder_layer(Shape(heads=32, dim=128, inner=11008)),
+}
 
 
 def run(bench: Bench) -> None:
     """Measure every row of the case."""
-    bench.skipped |= dict.fromkeys(WITH_TORCH_ON_A_CARD, "not written: needs torch on an NVIDIA GPU")
     try:
         find_gpu()
     except NoGpu as error:
-        bench.skipped |= dict.fromkeys(WITH_A_CARD, f"needs an NVIDIA GPU: {error.caret_text}")
+        reason = f"needs an NVIDIA GPU: {error.caret_text}"
+        bench.skipped |= dict.fromkeys((*WITH_TORCH, *WITHOUT_TORCH), reason)
     else:
         on_the_gpu(bench)
+        with_torch(bench)
     try:
         find_cuda_compiler(ArtifactCache())
     except NoCudaCompiler:
@@ -59,34 +76,58 @@ def run(bench: Bench) -> None:
     bench.rows.append(Row("cuda_emulated_right", rows_right(), "share", goal=">= 1"))
 
 
+def with_torch(bench: Bench) -> None:
+    """Measure the rows that have a peer in torch, if it computes on the GPU."""
+    try:
+        import torch
+    except ImportError:
+        bench.skipped |= dict.fromkeys(WITH_TORCH, "needs torch")
+        return
+    if not torch.cuda.is_available():
+        bench.skipped |= dict.fromkeys(WITH_TORCH, "needs torch that was built for CUDA")
+        return
+    from benchmarks.cuda import peers
+
+    peers.run(bench)
+
+
 def on_the_gpu(bench: Bench) -> None:
     """Measure what needs a GPU and no other library. A run is timed by the GPU's events."""
-    tasks, hops = (1_000, 200) if bench.quick else (1_000_000, 100_000)
-    many, chain = independent.compile("cuda"), dependent.compile("cuda")
+    tasks, hops, tiles = (1_000, 200, 16) if bench.quick else (1_000_000, 100_000, 1024)
+    many, chain, layer = (w.compile("cuda") for w in (independent, dependent, layer_shaped))
     x, one = np.zeros((tasks, 32), np.float32), np.zeros((1, 32), np.float32)
-
-    def rate(workers: int | None) -> float:
-        many(X=x, workers=workers)
-        assert many.stats is not None
-        return many.stats.tasks / many.stats.run_ms / 1e3
+    columns = {name: np.zeros((tiles, 32), np.float32) for name in "XSY"}
 
     def hop() -> float:
-        chain(X=one, k=hops)
-        assert chain.stats is not None
-        return chain.stats.run_ms * 1e3 / hops
+        return 1 / rate(chain, X=one, k=hops)
 
     def warm_up() -> float:
         began = time.perf_counter()
         independent.compile("cuda")(X=one)
         return time.perf_counter() - began
 
-    functions = {"all": lambda: rate(None), "one": lambda: rate(1), "hop": hop, "warm": warm_up}
+    functions = {
+        "all": lambda: rate(many, X=x),
+        "one": lambda: rate(many, X=x, workers=1),
+        "some": lambda: rate(many, X=x, workers=SOME_BLOCKS),
+        "layer": lambda: rate(layer, **columns),
+        "hop": hop,
+        "warm": warm_up,
+    }
     found = bench.measure(functions, rounds=bench.rounds(5, 1))
     bench.add("gpu_tasks_m_per_s", found["all"], "M tasks/s", ">= 50")
-    scaling = found["all"].value / found["one"].value
-    bench.rows.append(Row("gpu_units_scaling", scaling, "times one block"))
+    for name, blocks in (("gpu_units_scaling_33", "some"), ("gpu_units_scaling", "all")):
+        bench.rows.append(Row(name, found[blocks].value / found["one"].value, "times one block"))
+    bench.add("gpu_dependent_tasks_m_per_s", found["layer"], "M tasks/s")
     bench.add("gpu_dependent_hop_us", found["hop"], "us", "<= 1.5")
     bench.add("gpu_warm_up_s", found["warm"], "s", "<= 2")
+
+
+def rate(program: Program, **values: Any) -> float:
+    """Run a program and return its million tasks per second."""
+    program(**values)
+    assert program.stats is not None
+    return program.stats.tasks / program.stats.run_ms / 1e3
 
 
 def compiling(bench: Bench) -> None:
@@ -94,9 +135,10 @@ def compiling(bench: Bench) -> None:
     for name, example in EXAMPLES.items():
         with tempfile.TemporaryDirectory() as folder:
             cache = ArtifactCache(Path(folder) / "own")
-            cold = compile_s(example, cache)
+            made = example()
+            cold = compile_s(made, cache)
             found = bench.measure(
-                {"warm": lambda e=example, c=cache: compile_s(e, c)}, rounds=bench.rounds(5, 1)
+                {"warm": lambda e=made, c=cache: compile_s(e, c)}, rounds=bench.rounds(5, 1)
             )
         bench.rows.append(Row(f"cuda_compile_cold_s_{name}", cold, "s", goal="<= 20"))
         bench.add(f"cuda_compile_warm_s_{name}", found["warm"], "s", "<= 0.3")

@@ -1,13 +1,50 @@
-"""Tasks of 32 elements: independent ones, and a chain."""
+"""The programs of the case: tasks of 32 elements, the shape of a LLaMA layer, and products of bf16."""
 
 from __future__ import annotations
 
-from pto_wsp import DenseDyn, InOut, P, Tensor, Tile, f32, kernel, pto, workload
+from pto_wsp import (
+    DYN,
+    DenseDyn,
+    In,
+    InOut,
+    Out,
+    P,
+    Tensor,
+    Tile,
+    bf16,
+    f32,
+    group_by,
+    i32,
+    kernel,
+    pto,
+    workload,
+)
+
+ROWS, COLS, TERMS = 64, 128, 32
+"""The tile of a product, and the terms that a step of it adds."""
+
+EXPERTS = 64
 
 
 @kernel
 def bump(x: InOut[Tile[1, 32, f32]]):
     pto.store(x, x + 1.0)
+
+
+@kernel
+def add(x: In[Tile[1, 32, f32]], y: InOut[Tile[1, 32, f32]]):
+    pto.store(y, x + y)
+
+
+@kernel
+def product(a: In[Tensor[bf16, DYN, DYN]], b: In[Tensor[bf16, DYN, DYN]], c: Out[Tensor[bf16, DYN, DYN]]):
+    """A product of bf16 with sums of f32. A task has one tile of it."""
+    for r in pto.tiles(c.rows, ROWS):
+        for n in pto.tiles(c.cols, COLS):
+            acc = pto.zeros((r.extent, n.extent))
+            for k in pto.tiles(b.rows, TERMS):
+                acc = pto.matmul(a[r, k], b[k, n], acc=acc)
+            pto.store(c[r, n], pto.cast(acc, bf16))
 
 
 @workload
@@ -20,3 +57,34 @@ def independent(X: Tensor[f32, "n", 32]):
 def dependent(X: Tensor[f32, 1, 32], k: DenseDyn):
     for i in P.range(k):
         bump[i](x=X)
+
+
+@workload
+def layer_shaped(X: Tensor[f32, "n", 32], S: Tensor[f32, "n", 32], Y: Tensor[f32, "n", 32]):
+    """The graph of attention over tiles: each pair of tiles adds to a row that later tasks read."""
+    for i in P("n"):
+        bump[i](x=X[i : i + 1])
+    for i in P("n"):
+        for j in P.range("n"):
+            add[i, j](x=X[j : j + 1], y=S[i : i + 1])
+    for i in P("n"):
+        add[i](x=S[i : i + 1], y=Y[i : i + 1])
+
+
+@workload
+def gemm(A: Tensor[bf16, "m", "k"], B: Tensor[bf16, "k", "n"], C: Tensor[bf16, "m", "n"]):
+    for i in P.tiles("m", ROWS):
+        for j in P.tiles("n", COLS):
+            product[i, j](a=A[i], b=B[:, j], c=C[i, j])
+
+
+@workload
+def grouped(X: Tensor[bf16, "pairs", "k"], Expert: Tensor[i32, "pairs"], W: Tensor[bf16, EXPERTS, "k", "n"],
+            Y: Tensor[bf16, "pairs", "n"]):  # fmt: skip
+    """A product per expert, over the rows that chose it. The run sorts, gathers and scatters rows."""
+    routing = group_by(Expert, num_groups=EXPERTS)
+    for e in P(EXPERTS):
+        for pick in P.tiles(routing[e], ROWS):
+            for j in P.tiles("n", COLS):
+                rows = routing.rows(pick)
+                product[e, pick, j](a=X[rows], b=W[e][:, j], c=Y[rows, j])

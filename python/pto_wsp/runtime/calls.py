@@ -40,14 +40,14 @@ class CallOptions:
     calendar: Calendar | None = None
 
     def require_check_alone(self) -> None:
-        """Refuse other options beside `check`."""
+        """Refuse other options next to `check`."""
         others = (self.workers, self.trace, self.progress, self.time_limit, self.calendar)
         if any(option is not None for option in others):
             expected = "no other option with it"
             raise WrongValue(name="check", expected=expected, found="others", loc=caller_location())
 
 
-class Calls:
+class CallChecker:
     """Turns the calls of a program into requests to its runner.
 
     Args:

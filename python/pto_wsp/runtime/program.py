@@ -27,7 +27,7 @@ from pto_wsp.prove.finding import Proof
 from pto_wsp.runtime.binding import NO_KERNELS, Arrays, Binder, Bound
 from pto_wsp.runtime.bound_call import ArrayAccess, BoundCall
 from pto_wsp.runtime.calendar import Calendar
-from pto_wsp.runtime.calls import CallOptions, Calls
+from pto_wsp.runtime.calls import CallChecker, CallOptions
 from pto_wsp.runtime.chosen_schedules import ChosenSchedules, ScheduledProgram
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.export import write_tree
@@ -91,7 +91,7 @@ class Program:
         if stated is not None:
             require_stated(self.module, stated)
         self._binder = Binder(self._runner.workload, defaults, stated)
-        self._calls = Calls(self._prepared, captured, self._binder, self._schedules)
+        self._calls = CallChecker(self._prepared, captured, self._binder, self._schedules)
         self._unreported = (self._runner.compiles, self._runner.compile_ms)
         self._last: tuple[Figures, str, int, float] | None = None
 

@@ -44,12 +44,23 @@ MOST_STEPS, _MOST_STEPS_OF_PAGE = 12, 500
 
 @record
 class KernelLine:
-    """What the tasks of one kernel took: tasks, cycles of each on average, and of all together."""
+    """What the tasks of one kernel did.
+
+    Attributes:
+        kernel: its name.
+        tasks: how many there were.
+        mean: cycles of each on average.
+        total: cycles of all together.
+        operations: floating-point operations of all; a product counts two per term.
+        bytes: that all load from their arguments and store to them.
+    """
 
     kernel: str
     tasks: int
     mean: float
     total: float
+    operations: int
+    bytes: int
 
 
 @record
@@ -205,14 +216,19 @@ class SimulationReport(Report):
 
     @cached_property
     def kernels(self) -> list[KernelLine]:
-        """What the tasks of each kernel took, the most first."""
-        tasks: dict[str, int] = {}
-        total: dict[str, float] = {}
-        rows = zip(self._costs, self._result.calls, self._result.spent, strict=True)
-        for (kernel, _), calls, spent in rows:
-            tasks[kernel.name] = tasks.get(kernel.name, 0) + calls
-            total[kernel.name] = total.get(kernel.name, 0.0) + spent
-        lines = [KernelLine(name, n, total[name] / max(n, 1), total[name]) for name, n in tasks.items()]
+        """What the tasks of each kernel did, the most cycles first."""
+        found: dict[str, list[float]] = {}
+        for (kernel, cost), calls, spent in zip(
+            self._costs, self._result.calls, self._result.spent, strict=True
+        ):
+            moved = sum(cost.loaded) + sum(cost.stored)
+            added = (calls, spent, calls * cost.operations, calls * moved)
+            before = found.get(kernel.name, (0, 0.0, 0, 0))
+            found[kernel.name] = [a + b for a, b in zip(before, added, strict=True)]
+        lines = [
+            KernelLine(name, int(tasks), total / max(tasks, 1), total, int(operations), int(moved))
+            for name, (tasks, total, operations, moved) in found.items()
+        ]
         return sorted(lines, key=lambda line: (-line.total, line.kernel))
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from pto_wsp.device.reader import get_device, preset_names
 from pto_wsp.errors import CyclesDiffer, NotSimulated, WrongValue
 from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.workload.workload import Workload
-from pto_wsp.location import caller_location
+from pto_wsp.location import argument_location, caller_location
 from pto_wsp.runtime.program import Program
 from pto_wsp.runtime.simulation_report import SimulationReport
 from pto_wsp.support.record import record, replace
@@ -108,8 +109,13 @@ def expect_cycles(program: Program, cycles: int, tolerance: float = 0.05) -> Non
     Raises:
         CyclesDiffer: the makespan differs by more.
         NotSimulated: the target is not `sim`, or the program has not run.
+        WrongValue: `cycles` or `tolerance` is not a number >= 0.
     """
     report = report_of(program)
+    for name, value in (("cycles", cycles), ("tolerance", tolerance)):
+        if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            expected = "a number >= 0"
+            raise WrongValue(name=name, expected=expected, found=repr(value), loc=argument_location(name))
     if abs(report.cycles - cycles) > tolerance * cycles:
         raise CyclesDiffer(
             device=report.device.name,

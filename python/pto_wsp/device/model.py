@@ -83,7 +83,7 @@ class InstructionCost:
         right = -(-inner * itemsize // widths.inner) * -(-cols // widths.cols)
         blocks = -(-rows // widths.rows) * right
         block = self.block_of_4 if itemsize == 4 else self.block
-        return math.floor(self.start + block * blocks + self.right * right)
+        return max(math.floor(self.start + block * blocks + self.right * right), 0)
 
 
 @record

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from pto_wsp.device.checks import check_device
 from pto_wsp.device.model import (
     Cache,
     CoreCache,
@@ -21,7 +22,7 @@ from pto_wsp.device.model import (
     Widths,
 )
 from pto_wsp.device.topology import read_topology
-from pto_wsp.errors import BadDevice, NotCalibrated, UnknownDevice, did_you_mean
+from pto_wsp.errors import BadDevice, NotCalibrated, UnknownDevice, WrongValue, did_you_mean
 from pto_wsp.ir.kernel import UNITS
 from pto_wsp.isa.table import TABLE
 from pto_wsp.location import argument_location
@@ -81,10 +82,16 @@ def get_device(device: str | Path | Device) -> Device:
     Raises:
         UnknownDevice: there is no preset of this name.
         NotCalibrated: this machine has not been measured.
-        BadDevice: the file does not describe a device.
+        BadDevice: the file does not describe a device, or a number of the device cannot be used.
+        WrongValue: it is none of these.
     """
     if isinstance(device, Device):
-        return device
+        return check_device(device)
+    if not isinstance(device, (str, Path)):
+        expected = "the name of a device, a path, or a Device"
+        raise WrongValue(
+            name="device", expected=expected, found=repr(device), loc=argument_location("device")
+        )
     if isinstance(device, Path) or str(device).endswith(".toml"):
         return read_device(Path(device))
     return host() if device == HOST else preset(device)
@@ -114,8 +121,11 @@ def _load(path: Path) -> dict[str, object]:
         raise BadDevice(device=path, key="the file", expected="a file in TOML", found=str(error)) from error
 
 
-def _layers(path: Path) -> dict[str, object]:
-    """Return what a file says on top of its base."""
+def _layers(path: Path, above: tuple[Path, ...] = ()) -> dict[str, object]:
+    """Return what a file says on top of its base. The files `above` have it as their base."""
+    if path.resolve() in above:
+        expected, found = "a file that is not based on itself", str(path)
+        raise BadDevice(device=above[0], key="base", expected=expected, found=found)
     own = _load(path)
     base = own.pop("base", None)
     if base is None:
@@ -123,7 +133,7 @@ def _layers(path: Path) -> dict[str, object]:
     if not isinstance(base, str):
         raise BadDevice(device=path, key="base", expected="the name of a device", found=repr(base))
     other = path.parent / base if base.endswith(".toml") else _preset_path(base)
-    return _merged(_layers(other), own)
+    return _merged(_layers(other, (*above, path.resolve())), own)
 
 
 def _merged(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:

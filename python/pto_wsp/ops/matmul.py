@@ -161,11 +161,17 @@ class PackedMatrix:
 
     def _quantise(self, array: np.ndarray, form: Format, by_column: bool) -> None:
         require_shape("matrix", array, (-(-array.shape[0] // form.block) * form.block, array.shape[1]))
+        if array.size == 0:
+            raise WrongValue(name="matrix", expected=f"elements, which {form} needs", found=f"{array.shape}")
         with np.errstate(over="ignore", invalid="ignore"):
             numbers = quantise(array, form, by_column)
         if not np.isfinite(numbers.scales).all() or not np.isfinite(array).all():
             expected = f"elements that {form} holds: finite, and within its scales of f16"
             raise WrongValue(name="matrix", expected=expected, found="others")
+        minima = numbers.minima
+        if array.any() and not numbers.scales.any() and (minima is None or not minima.any()):
+            expected, largest = f"elements that scales of f16 hold ({form})", np.abs(array).max()
+            raise WrongValue(name="matrix", expected=expected, found=f"none above {largest:.1e}")
         self._pack(numbers)
 
     def _pack(self, numbers: Numbers) -> None:

@@ -290,8 +290,7 @@ class Binder:
             assert param.value is not None
             for part in walk(param.value):
                 if isinstance(part, Var) and part.name not in sizes:
-                    advice = f"call the program with {part.name}=number"
-                    raise UnboundTensor(kind="size", name=part.name, advice=advice)
+                    raise _unbound_size(part.name)
             value = evaluate(param.value, sizes)
             if isinstance(param, w.SizeParam) and value < 0:
                 raise BadExpression(reason=f"the size `{name}` is {value}", loc=param.loc)
@@ -306,6 +305,9 @@ class Binder:
             spare = {}
         made: Arrays = {}
         for tensor in self._locals:
+            for dim in tensor.type.dims:
+                if isinstance(dim, str) and dim not in sizes:
+                    raise _unbound_size(dim)
             shape = tuple(d if isinstance(d, int) else int(sizes[d]) for d in tensor.type.dims)
             if self._stated is not None:
                 made[tensor.name] = self._of_time_alone(tensor, shape)
@@ -334,6 +336,10 @@ def _hidden(axis: w.RaggedParam | w.SparseParam) -> tuple[str, ...]:
     """Return the names of the parameters that hold the rows of an axis."""
     own = (axis.indices, axis.entries) if isinstance(axis, w.SparseParam) else ()
     return axis.offsets, axis.count, *own
+
+
+def _unbound_size(name: str) -> UnboundTensor:
+    return UnboundTensor(kind="size", name=name, advice=f"call the program with {name}=number")
 
 
 def _require_distinct(param: w.TensorParam, array: np.ndarray) -> None:

@@ -1,15 +1,19 @@
 """Descriptions of devices: what they can leave out, and what is refused by its key."""
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pto_wsp.device.checks import check_device
 from pto_wsp.device.describe import describe
-from pto_wsp.device.model import Widths
+from pto_wsp.device.model import Cache, Dispatchers, Widths
 from pto_wsp.device.reader import PRESETS, get_device, preset_names
-from pto_wsp.errors import BadDevice, UnknownDevice
+from pto_wsp.errors import BadDevice, UnknownDevice, WrongValue
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
+from pto_wsp.support.record import replace
 from tests.python.device.tables import cost_table, device_of
 
 TINY = """
@@ -91,6 +95,44 @@ def test_every_instruction_has_a_cost_in_every_table(name: str) -> None:
 def test_an_unknown_preset_is_an_error_with_advice() -> None:
     with pytest.raises(UnknownDevice, match="did you mean `ascend_910b`"):
         get_device("ascend_910")
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"clock_ghz": 0}, "clock_ghz"),
+        ({"gm_rate": -1}, "gm_rate"),
+        ({"gm_rate": "x"}, "gm_rate"),
+        ({"gm_core_rate": math.nan}, "gm_core_rate"),
+        ({"name": 3}, "name"),
+        ({"cores": ()}, "cores"),
+        ({"l2": Cache(size=-1)}, "l2.size"),
+        ({"dispatchers": Dispatchers(0)}, "dispatchers.count"),
+        ({"dispatchers": Dispatchers(1, generate=-1)}, "dispatchers.generate"),
+    ],
+)
+def test_figures_that_python_code_replaces_are_checked(change: dict[str, Any], key: str) -> None:
+    device = get_device("ascend_910b")
+    assert get_device(replace(device, gm_rate=1000)).gm_rate == 1000
+    with pytest.raises(BadDevice) as caught:
+        get_device(replace(device, **change))
+    assert f"`{key}` of the device" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [*preset_names()])
+def test_presets_pass_the_checks_of_devices(name: str) -> None:
+    assert check_device(get_device(name)) is get_device(name)
+
+
+def test_what_is_not_a_device_is_refused(tmp_path: Path) -> None:
+    for other in (3, [], object()):
+        with pytest.raises(WrongValue, match="the name of a device"):
+            get_device(other)  # pyright: ignore[reportArgumentType]
+    a, b = tmp_path / "a.toml", tmp_path / "b.toml"
+    a.write_text('base = "b.toml"')
+    b.write_text('base = "a.toml"')
+    with pytest.raises(BadDevice, match="not based on itself"):
+        get_device(a)
 
 
 @pytest.mark.parametrize(

@@ -160,3 +160,16 @@ def test_what_has_no_numbers_is_refused() -> None:
         PackedMatrix.from_ggml(blocks[0], "q8_0")
     with pytest.raises(WrongDType, match="`blocks`"):
         PackedMatrix.from_ggml(blocks.astype(np.int8), "q8_0")
+
+
+@pytest.mark.parametrize("name", ["q4_0", "q8_0", "q4_1", "i8g64", "i4g128z"])
+def test_matrices_that_a_format_loses_are_refused(name: str) -> None:
+    k = FORMATS[name].block
+    with pytest.raises(WrongValue, match="scales of f16"):
+        PackedMatrix(normal(0, k, 8) * np.float32(1e-30), name)
+    for shape in ((0, 8), (k, 0)):
+        with pytest.raises(WrongValue, match="expected elements"):
+            PackedMatrix(np.zeros(shape, np.float32), name)
+    for value in (0.0, 0.5):
+        held = PackedMatrix(np.full((k, 8), value, np.float32), name).unpack()
+        assert np.abs(held - value).max() <= 0.05

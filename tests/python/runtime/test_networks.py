@@ -22,7 +22,15 @@ from pto_wsp import (
     process,
     replicate,
 )
-from pto_wsp.errors import Deadlock, KernelFailed, PtoError, RegionOutside, RunInterrupted, TimeLimitReached
+from pto_wsp.errors import (
+    Deadlock,
+    KernelFailed,
+    PtoError,
+    RegionOutside,
+    RunInterrupted,
+    TimeLimitReached,
+    UnboundTensor,
+)
 from pto_wsp.ir.module import Module
 from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.runtime.outcome import RunRequest
@@ -76,6 +84,29 @@ def test_dimensions_of_channels_are_those_that_are_declared(target: str) -> None
     x = np.ones((2, 4, 8), np.float32)
     with pytest.raises(RegionOutside, match="`parts` is indexed outside dimension 0"):
         network(load, store).compile(target)(X=x, Y=x.copy())
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu", "sim"])
+def test_a_size_of_a_channel_alone_is_given_by_name(target: str) -> None:
+    parts = Channel("parts", Tensor[f32, "k", 8])
+
+    @process
+    def load(X: Tensor[f32, "n", 4, 8]) -> None:
+        for i in P("n"):
+            with parts.send() as token:
+                copy[i](x=X[i], y=token[0:4])
+
+    @process
+    def store(Y: Tensor[f32, "n", 4, 8]) -> None:
+        for token in parts.receive():
+            copy[token.index](x=token[0:4], y=Y[token.index])
+
+    x, program = np.ones((2, 4, 8), np.float32), network(load, store).compile(target)
+    with pytest.raises(UnboundTensor, match="k=number"):
+        program(X=x, Y=x.copy())
+    y = np.zeros_like(x)
+    program(X=x, Y=y, k=5)
+    assert np.array_equal(x, y)
 
 
 def checking(depth: int) -> Workload:

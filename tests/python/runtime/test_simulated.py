@@ -1,5 +1,6 @@
 """The target `sim`: values of the cpu, and a clock that keeps every order."""
 
+import math
 from collections import Counter
 from html import escape
 from html.parser import HTMLParser
@@ -398,6 +399,9 @@ def test_stated_cycles_are_compared() -> None:
     expect_cycles(program, round(found * 1.04))
     with pytest.raises(CyclesDiffer):
         expect_cycles(program, round(found * 1.06))
+    for cycles, tolerance in ((math.nan, 0.05), (found, math.nan), (found, -1.0), ("x", 0.05), (found, None)):
+        with pytest.raises(WrongValue, match="a number >= 0"):
+            expect_cycles(program, cycles, tolerance)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_report_of_simulated_time_needs_a_simulated_run() -> None:

@@ -9,7 +9,7 @@ from typing import NoReturn
 from pto_wsp.errors import BadChannel, BadOperand, UnknownMember, UnsupportedSyntax, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Index
-from pto_wsp.ir.scalar import Const, Expr, Var
+from pto_wsp.ir.scalar import I64_MAX, Const, Expr, Var
 from pto_wsp.lang.annotations import TensorAnnotation
 from pto_wsp.lang.operands import Number, Scalar, expression, kind_of
 from pto_wsp.lang.source import leaving_statements, loop_statement, loop_targets, with_statement
@@ -68,8 +68,8 @@ class Channel:
         if not isinstance(depth, int) or isinstance(depth, bool) or depth < 0:
             raise self._bad("cannot have this depth", f"expected an integer >= 0, found {depth!r}")
         cycles = parse_dim(latency)
-        if cycles is None or cycles == "":
-            expected = "expected an integer >= 0 or the name of a size"
+        if cycles is None or cycles == "" or (isinstance(cycles, int) and cycles > I64_MAX):
+            expected = "expected an integer of 0 to 2**63 - 1, or the name of a size"
             raise self._bad("cannot have this latency", f"{expected}, found {latency!r}")
         names = (scalars,) if isinstance(scalars, str) else tuple(scalars)
         if len({*names}) < len(names) or not all(isinstance(n, str) and n.isidentifier() for n in names):

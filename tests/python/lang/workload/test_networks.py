@@ -186,6 +186,7 @@ def refused(kind: type[PtoError], match: str, make: Callable[[], object]) -> Non
         ({"depth": True}, "depth"),
         ({"latency": 1.5}, "latency"),
         ({"latency": -1}, "latency"),
+        ({"latency": 2**63}, "latency"),
         ({"latency": "2 hops"}, "the name of a size"),
         ({"scalars": ("a", "a")}, "scalars"),
         ({"type": f32}, "type"),

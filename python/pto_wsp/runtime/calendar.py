@@ -215,6 +215,10 @@ def _header() -> str:
 def _from_fields(found: dict[str, Any]) -> Calendar:
     name, identity = found["program"]
     rows = found["rows"]
+    if found["columns"] != [*_COLUMNS]:
+        raise ValueError(f"expected `columns` to be {[*_COLUMNS]}")
+    if not isinstance(rows, list) or any(not isinstance(r, list) or len(r) != len(_COLUMNS) for r in rows):
+        raise ValueError(f"expected `rows` to be lists of {len(_COLUMNS)}")
     names = {row[0]: str(row[6]) for row in rows}
     if sorted(names) != list(range(len(rows))):
         raise ValueError(f"expected one row for each of the tasks 0 to {len(rows) - 1}")

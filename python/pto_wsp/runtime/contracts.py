@@ -97,6 +97,8 @@ class ContractGraph:
             raise WrongValue(
                 name="program", expected=expected, found=found, hint=_COMPILE, loc=caller_location()
             )
+        if name is not None and not isinstance(name, str):
+            raise WrongValue(name="name", expected="a text", found=repr(name), loc=caller_location())
         self.program = program
         self.name = program.module.entry if name is None else name
         self._provided: dict[str, Provided] = {}
@@ -137,8 +139,12 @@ class ContractGraph:
 
         Raises:
             UnknownParameter: the program has no such tensor.
+            WrongValue: `from_` is not a graph.
         """
         self._require_tensor(tensor)
+        if not isinstance(from_, ContractGraph):
+            expected, found = "a graph, as `graph(program)` returns it", type(from_).__name__
+            raise WrongValue(name="from_", expected=expected, found=found, loc=caller_location())
         self._required.append(Required(tensor, from_))
         return self
 

@@ -15,6 +15,7 @@ from pto_wsp.errors import (
     PtoError,
     RunInterrupted,
     SessionClosed,
+    WrongValue,
 )
 from pto_wsp.location import caller_location
 from pto_wsp.runtime.bound_call import ArrayAccess, BoundCall
@@ -351,7 +352,14 @@ class Session:
 
         Raises:
             ContractBroken: a launch does not touch the array as stated, or was launched in another order.
+            WrongValue: no launch is given, or what is given is not one.
         """
+        given = [*(reads or []), *([] if write is None else [write]), *(writes or [])]
+        if not given or not all(isinstance(launch, Launch) for launch in given):
+            expected, found = "launches of this session", "none" if not given else repr(given)
+            raise WrongValue(
+                name="reads, write, writes", expected=expected, found=found, loc=caller_location()
+            )
         later = [] if write is None else [write]
         for launch in reads or []:
             self._require_access(launch, array, is_written=False)

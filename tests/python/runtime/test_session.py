@@ -397,6 +397,18 @@ def test_broken_contracts_are_named(programs: dict[str, Program]) -> None:
             session.order(c, writes=[write, session.launch(programs["copying"], X=a, Y=c), write])
 
 
+def test_contracts_of_other_types_are_refused(programs: dict[str, Program]) -> None:
+    (a,) = zeros(1)
+    with pytest.raises(WrongValue, match="`from_`"):
+        graph(programs["copying"]).requires("X", from_=3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(WrongValue, match="`name`"):
+        graph(programs["copying"], 3)  # pyright: ignore[reportArgumentType]
+    with Session() as session:
+        for writes in (None, [], [3]):
+            with pytest.raises(WrongValue, match="launches of this session"):
+                session.order(a, writes=writes)  # pyright: ignore[reportArgumentType]
+
+
 def test_mistakes_of_calls_are_those_of_programs(programs: dict[str, Program]) -> None:
     with Session() as session, pytest.raises(WrongShape):
         session.launch(programs["copying"], X=np.zeros((3, 64), np.float32), Y=np.zeros((4, 64), np.float32))

@@ -308,6 +308,9 @@ def test_tables_that_are_no_calendar() -> None:
         Calendar.from_text("[]")
     with pytest.raises(UnusableFile, match="a field 'rows'"):
         Calendar.from_text(json.dumps({k: v for k, v in json.loads(text).items() if k != "rows"}))
+    for key, value in (("rows", "x"), ("rows", [[0, 1]]), ("columns", None), ("columns", ["task"])):
+        with pytest.raises(UnusableFile, match=f"`{key}`"):
+            Calendar.from_text(json.dumps({**json.loads(text), key: value}))
     with pytest.raises(UnusableFile):
         Calendar.from_text("calendar")
 

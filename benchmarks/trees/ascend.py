@@ -145,6 +145,10 @@ NEAR = {"IndexQ": is_a_step_apart, "TopK": has_near_places, "Ranked": has_near_v
 # --- flags -------------------------------------------------------------------------------------------------
 
 
+LARGER = 4
+"""Times the sizes of a call that a kernel leaves open: loops have that many iterations."""
+
+
 def flags_over_minimum() -> int:
     """Return how many flags and barriers of the kernels of the examples can be left out unnoticed."""
     over = 0
@@ -172,16 +176,33 @@ def unneeded(calls: list[KernelRun], generation: Generation) -> int:
 
 
 def unnoticed(library: Library, core: StandIn, calls: list[KernelRun]) -> set[int]:
-    """Return the flags of a kernel that are left out without a report of any call."""
+    """Return the flags of a kernel that are left out without a report of any call.
+
+    The sizes of an example may end a loop before a flag matters, so calls are repeated with larger sizes,
+    and with zeros.
+    """
+    left: set[int] | None = None
+    for name in ("same", "larger", "zeros"):
+        used = [call.larger(LARGER) for call in calls] if name == "larger" else calls
+        given = [(call.kernel, call.arguments(zeros=name == "zeros")) for call in used]
+        left = unreported(library, core, given, left)
+        if not left:
+            break
+    assert left is not None
+    return left
+
+
+def unreported(library: Library, core: StandIn, calls: list[Any], among: set[int] | None) -> set[int]:
+    """Return the flags, of all or `among` some, without which calls have no report."""
 
     def run() -> str:
         for call in calls:
-            library.call(call.kernel, call.arguments())
+            library.call(*call)
         return core.report()
 
     core.skip(-1)
     run()
-    left = set(range(core.skip(-1)))
+    left = set(range(core.skip(-1))) if among is None else set(among)
     run()
     for number in sorted(left):
         core.skip(number)

@@ -8,14 +8,29 @@ from collections.abc import Iterable
 from pto_wsp.analysis.liveness import names_at_head
 from pto_wsp.ir.effects import names_read, tile_written
 from pto_wsp.ir.kernel import For, If, KernelFunction, Load, Stmt, While, blocks, walk_statements
-from pto_wsp.ir.scalar import Const
+from pto_wsp.ir.scalar import Const, Expr, Extent
+from pto_wsp.types.tile import TileType, ViewType
 
 
-def most_turns(loop: For | While) -> int:
-    """Return how many iterations a loop has at most, as far as its numbers say."""
-    if not isinstance(loop, For) or not isinstance(loop.start, Const) or not isinstance(loop.stop, Const):
+def most_turns(loop: For | While, kernel: KernelFunction) -> int:
+    """Return how many iterations a loop has at most: by its numbers, or by the type of a parameter."""
+    if not isinstance(loop, For) or not isinstance(loop.start, Const):
         return sys.maxsize
-    return len(range(int(loop.start.value), int(loop.stop.value), loop.step))
+    stop = _largest(loop.stop, kernel)
+    return sys.maxsize if stop is None else len(range(int(loop.start.value), stop, loop.step))
+
+
+def _largest(expr: Expr, kernel: KernelFunction) -> int | None:
+    """Return what a constant or an extent of a parameter is at most, or None."""
+    if isinstance(expr, Const):
+        return int(expr.value)
+    types = [view.type for view in kernel.views if isinstance(expr, Extent) and view.name == expr.name]
+    if not types or not isinstance(expr, Extent):
+        return None
+    kind = types[0]
+    if isinstance(kind, TileType):
+        return (kind.rows, kind.cols)[expr.dim]
+    return kind.dims[expr.dim] if isinstance(kind, ViewType) and kind.dims is not None else None
 
 
 def is_straight(body: Iterable[Stmt]) -> bool:
@@ -31,7 +46,7 @@ def loaded_tiles(kernel: KernelFunction) -> dict[str, For | While | None]:
     stmts = tuple(walk_statements(kernel.body or ()))
     found: dict[str, For | While | None] = {s.tile: None for s in stmts if isinstance(s, Load)}
     for loop in stmts:
-        if not isinstance(loop, For | While) or not is_straight(loop.body) or most_turns(loop) < 2:
+        if not isinstance(loop, For | While) or not is_straight(loop.body) or most_turns(loop, kernel) < 2:
             continue
         inside = {id(stmt) for block in blocks(loop) for stmt in block}
         outside = {name for stmt in stmts if id(stmt) not in inside for name in _used(stmt)}

@@ -18,7 +18,7 @@ from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.support.record import record
 from pto_wsp.targets.ascend.generation import A2A3, A5, Generation
 from pto_wsp.targets.ascend.kernel import write_kernel
-from pto_wsp.types.tile import ScalarType
+from pto_wsp.types.tile import ScalarType, ViewType
 
 DEVICES = {A2A3.name: "ascend_910b", A5.name: "ascend_950"}
 """The preset of each generation."""
@@ -32,8 +32,16 @@ class KernelRun:
     shapes: tuple[tuple[int, ...], ...]
     scalars: tuple[Value, ...]
 
-    def arguments(self) -> list[Any]:
-        """Return arrays of the shapes, and the scalars."""
+    def larger(self, factor: int) -> KernelRun:
+        """Return the call with all sizes times `factor` that the kernel leaves open."""
+        shapes = []
+        for view, shape in zip(self.kernel.views, self.shapes, strict=True):
+            dims = (view.type.dims if isinstance(view.type, ViewType) else None) or shape
+            shapes.append(tuple(s * (factor if d is None else 1) for s, d in zip(shape, dims, strict=True)))
+        return KernelRun(self.kernel, tuple(shapes), self.scalars)
+
+    def arguments(self, *, zeros: bool = False) -> list[Any]:
+        """Return arrays of the shapes, with random floats or zeros, and the scalars."""
         shapes, scalars = iter(self.shapes), iter(self.scalars)
         rng = np.random.default_rng(0)
         found: list[Any] = []
@@ -44,7 +52,7 @@ class KernelRun:
                 dtype = param.type.dtype
                 assert dtype is not None
                 shape = next(shapes)
-                array = rng.random(shape) if dtype.is_float else np.zeros(shape)
+                array = rng.random(shape) if dtype.is_float and not zeros else np.zeros(shape)
                 found.append(array.astype(dtype.to_numpy()))
         return found
 

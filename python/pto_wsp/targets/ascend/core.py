@@ -351,7 +351,7 @@ class CoreCode(AscendWriter):
         """Decide the flags of a loop, after its instructions are known."""
         if self._draft is not None:
             return
-        flags = loop_flags(loop.steps, self.generation.orders_vectors, most_turns(loop.stmt))
+        flags = loop_flags(loop.steps, self.generation.orders_vectors, most_turns(loop.stmt, self.kernel))
         if flags is None:
             loop.has_fence = True
             planner = FlagPlanner(self.generation.orders_vectors)

@@ -29,6 +29,7 @@ from pto_wsp.lang.schedule.registry import DIRECTIVES, PLACES_TASKS, every_kind
 from pto_wsp.runtime.trace import TaskEvent, Trace
 from tests.generators.drawing import DRAWS, Draw, tries
 from tests.python.schedule.steps import STEPS, counter, most_in_flight, one_at_a_time, run
+from tests.slow import examples
 
 TASKS = 61
 RATE = 50_000
@@ -279,6 +280,15 @@ def test_two_policies(one: str, two: str) -> None:
     for a, b in product(PROMISES[one], PROMISES[two]):
         for workers in (1, 2):
             check({one: a, two: b}, workers)
+
+
+@pytest.mark.parametrize("start", PROMISES["start"])
+def test_no_task_begins_before_the_task_it_waits_for_ends(start: str) -> None:
+    """The window of this race is a few nanoseconds wide, so only many runs meet it."""
+    for _ in range(examples(3000)):
+        trace = run(STEPS, PROMISES["start"][start][0], workers=2)
+        of_bumps, of_drops = slice(0, TASKS - 1, 2), slice(1, TASKS, 2)
+        assert (trace.end_ns[of_bumps] <= trace.start_ns[of_drops]).all()
 
 
 @given(draw=DRAWS)

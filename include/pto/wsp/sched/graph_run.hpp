@@ -58,7 +58,6 @@ class GraphRun {
     if (slot == 0 && builder_ && build()) return true;
     StrandRun strands;
     if (!take(worker, slot, lanes, strands)) return false;
-    worker.resume();
     execute(worker, strands);
     return true;
   }
@@ -304,6 +303,7 @@ class GraphRun {
   /// Runs strands until the last one ends or one must wait.
   void execute(Worker& worker, StrandRun& strands) {
     const uint64_t first = strands.strand, num_complete = graph_->num_complete();
+    worker.resume();  // after the tasks of the first `num_complete` strands ended
     if (strands.at != strands.slice) restore(worker, strands.slice, strands.at);
     while (run_strand<CompleteAtOnce>(worker, strands, num_complete) == Stop::kEnd) {
       if (strands.strand + 1 == strands.end) return finish(strands.end - first);

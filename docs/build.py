@@ -15,21 +15,23 @@ from benchmarks.report import performance_page
 from docs.advice_table import advice_page
 from docs.builder_stub import builder_stub
 from docs.cookbook import cookbook_page
+from docs.device_keys import simulation_page
 from docs.editor_grammar import editor_grammar
 from docs.examples_table import examples_page
 from docs.figures import readme_page
 from docs.kernel_python import kernel_python_page
 from docs.style import COLUMNS
 from pto_wsp.errors import PtoError, catalogue
-from pto_wsp.ir.schedule import Directive, Policy
+from pto_wsp.ir.schedule import Directive, Directives, Policy
 from pto_wsp.isa import TABLE, ErrorBound, Form, Instruction
 from pto_wsp.isa.compositions import COMPOSITIONS, Composition
 from pto_wsp.isa.refused import REFUSED
 from pto_wsp.isa.statements import CONTROL, DEBUGGING, SCALARS, Statement
 from pto_wsp.lang.kernel.help import SHAPES
-from pto_wsp.lang.schedule.registry import DIRECTIVES
+from pto_wsp.lang.schedule.registry import DIRECTIVES, conflict
 from pto_wsp.ops.functional import OPERATORS
 from pto_wsp.targets.base import Enforced, Idle, Refused
+from pto_wsp.targets.cuda.order import NAMES_BLOCKS
 from pto_wsp.targets.registry import TARGETS
 from pto_wsp.targets.schedules import support
 from pto_wsp.tools.main import parser
@@ -77,7 +79,9 @@ AnyPolicy = Policy[..., Directive]
 POLICIES_INTRODUCTION = """\
 Generated from `pto_wsp.lang.schedule.directives`. A schedule has one policy of each kind; the first
 of each table is the default. A target enforces a policy (*yes*), accepts it because it has no effect
-there (*accepts*), or refuses it by name (*no*). [Schedules](schedules.md) is the guide."""
+there (*accepts*), or refuses it by name (*no*).
+[Some policies exclude each other](#policies-that-exclude-each-other). [Schedules](schedules.md) is the
+guide."""
 
 SUPPORT_WORDS: dict[type, str] = {Enforced: "yes", Idle: "accepts", Refused: "no"}
 
@@ -214,7 +218,41 @@ def policies_page() -> str:
         parts.append("\n\n".join([f"## {kind}", str(inspect.getdoc(directive)), "\n".join(lines)]))
         if reasons := refusals(shown, policies):
             parts.append(f"Refused:\n\n{refusal_lines(reasons)}")
+    parts.append(exclusions_chapter())
     return "# Policies\n\n" + "\n\n".join(parts) + "\n"
+
+
+EXCLUSIONS_INTRODUCTION = """\
+A schedule with both policies of a row is refused by every target that enforces them. A kind alone
+means each of its policies other than the default."""
+
+
+def exclusions() -> dict[str, list[str]]:
+    """Return per policy the policies that exclude it, and the kinds of which all but the default do."""
+    found: dict[str, list[str]] = {}
+    every = [kind(name) for kind in DIRECTIVES.values() for name in kind.policies]
+    for one in every:
+        others = [o for o in every if o.kind != one.kind and conflict(one, Directives([o]))]
+        for kind in DIRECTIVES.values():
+            chosen = [o for o in others if o.kind == kind.kind]
+            is_whole = len(chosen) == len(kind.policies) - 1
+            if names := [kind.kind] if is_whole else [o.title for o in chosen]:
+                found.setdefault(one.title, []).extend(names)
+    return found
+
+
+def exclusions_chapter() -> str:
+    """Return the chapter on policies that exclude each other."""
+    header = ["| policy | is refused together with |", "|---|---|"]
+    lines = [
+        f"| `{one}` | {', '.join(f'`{other}`' for other in others)} |" for one, others in exclusions().items()
+    ]
+    kinds = ", ".join(f"`{kind}`" for kind in DIRECTIVES if kind in NAMES_BLOCKS)
+    on_cuda = (
+        f"On `cuda`, one of {kinds} at most is other than the default: each says which block runs a task."
+    )
+    parts = ("## Policies that exclude each other", EXCLUSIONS_INTRODUCTION, "\n".join(header + lines))
+    return "\n\n".join([*parts, textwrap.fill(on_cuda, COLUMNS)])
 
 
 def refusals(targets: Sequence[str], policies: Sequence[AnyPolicy]) -> dict[str, dict[str, list[str]]]:
@@ -311,6 +349,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "performance.md": performance_page,
     "policies.md": policies_page,
     "python_in_kernels.md": kernel_python_page,
+    "simulation.md": simulation_page,
 }
 
 

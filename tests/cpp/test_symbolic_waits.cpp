@@ -227,7 +227,7 @@ void run_workload(uint64_t seed, int& num_symbolic) {
     options.verifies = seed % 2 == 0;
     options.waits = sched::Waits::kSymbolic;
     const RunResult result = executable.run(Workload::to_arrays(found), {}, options);
-    num_symbolic += result.is_symbolic;
+    num_symbolic += result.is_symbolic();
     CHECK_EQ(result.tasks, workload.tasks().size());
     CHECK(result.order_violations.value_or(0) == 0);
     for (size_t i = 0; i < found.size(); ++i) CHECK(found[i].data == workload.results()[i].data);

@@ -152,8 +152,10 @@ class Core {
     result.run = flight.number();
     if (options.on_progress != nullptr) options.on_progress(options.listener, result.tasks);
     result.dispatchers = crew.num_dispatchers();
-    result.is_symbolic = crew.symbolic_run() != nullptr;
-    if (result.is_symbolic) {
+    result.maps_reason = options.maps_reason();
+    if (options.may_be_symbolic() && crew.symbolic_run() == nullptr)
+      result.maps_reason = sched::MapsReason::kSequence;
+    if (result.is_symbolic()) {
       result.waits = crew.symbolic_run()->num_waits();
       result.symbolic_accesses = launch.prepared->waits->num_symbolic();
       result.mapped_accesses = launch.prepared->waits->num_mapped();

@@ -27,14 +27,15 @@ struct RunResult {
   uint32_t symbolic_accesses = 0;       ///< of task calls, that symbolic waits ordered
   uint32_t mapped_accesses = 0;         ///< the same that hazard maps ordered in such a run
   bool has_calendar = false;            ///< tasks ran by a calendar
-  bool is_symbolic = false;             ///< symbolic waits ordered the tasks, not hazard maps
-  uint64_t slices = 0;                  ///< slices that were scheduled
-  uint64_t waits = 0;                   ///< times a worker put a slice aside because a task had to wait
-  uint64_t max_queued = 0;              ///< most slices that waited for a worker
-  std::vector<uint64_t> lanes_queued;   ///< the same, of those for any worker and of each pool
-  std::vector<uint64_t> pool_workers;   ///< workers of each pool
-  uint64_t max_waiting = 0;             ///< most slices that waited for a task
-  uint64_t max_recorded = 0;            ///< most tasks that were recorded and not complete
+  /// Why symbolic waits did not order the tasks; kNone if they did.
+  sched::MapsReason maps_reason = sched::MapsReason::kNone;
+  uint64_t slices = 0;                 ///< slices that were scheduled
+  uint64_t waits = 0;                  ///< times a worker put a slice aside because a task had to wait
+  uint64_t max_queued = 0;             ///< most slices that waited for a worker
+  std::vector<uint64_t> lanes_queued;  ///< the same, of those for any worker and of each pool
+  std::vector<uint64_t> pool_workers;  ///< workers of each pool
+  uint64_t max_waiting = 0;            ///< most slices that waited for a task
+  uint64_t max_recorded = 0;           ///< most tasks that were recorded and not complete
   uint64_t max_live_slices = 0;  ///< most slices between the oldest that was not complete and the newest
   uint64_t stalls[sched::kNumStalls] = {};   ///< times a dispatcher was stopped, per sched::Stall
   int64_t stall_ns[sched::kNumStalls] = {};  ///< for how long
@@ -52,6 +53,9 @@ struct RunResult {
   std::optional<uint64_t> order_violations;  ///< of a run that verifies
   std::vector<int64_t> flushed;              ///< what flush points read, in program order
   sched::MergeOrders merges;                 ///< of a network: see RunOptions
+
+  /// Whether symbolic waits ordered the tasks, not hazard maps.
+  bool is_symbolic() const { return maps_reason == sched::MapsReason::kNone; }
 };
 
 /// Calls `add(name, value)` for each figure that Python and reports know by name: a number, or one number per
@@ -70,7 +74,8 @@ void for_counters(const RunResult& result, Add add) {
   add_walks("dispatcher_local_waits", &sched::WalkStats::local_waits);
   add_walks("dispatcher_remote_waits", &sched::WalkStats::remote_waits);
   add("is_benchmark", int(result.is_benchmark));
-  add("is_symbolic", int(result.is_symbolic));
+  add("is_symbolic", int(result.is_symbolic()));
+  add("maps_reason", int(result.maps_reason));
   add("symbolic_accesses", result.symbolic_accesses);
   add("mapped_accesses", result.mapped_accesses);
   add("has_calendar", int(result.has_calendar));

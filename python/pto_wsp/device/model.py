@@ -26,8 +26,8 @@ class Widths:
     Attributes:
         vector: bytes of a vector instruction.
         rows: rows of the block of a product.
-        cols: its columns.
-        inner: bytes of its inner dimension.
+        cols: columns of that block.
+        inner: bytes of the inner dimension of that block.
     """
 
     vector: int = 256
@@ -49,10 +49,10 @@ class InstructionCost:
         repeat: cycles per repeat.
         row: cycles per row.
         block: cycles per block of a product.
-        block_of_4: the same for elements of 4 bytes.
+        block_of_4: cycles per block for elements of 4 bytes.
         right: cycles per block of the right operand of a product, whatever the rows of the left one.
-        wide: a number of columns, and the cost that holds from there on.
-        transposed: of a product whose right operand is transposed; the same cost by default.
+        wide: a number of columns, and the cost from this number on.
+        transposed: the cost of a product whose right operand is transposed; the same by default.
     """
 
     start: float = 0.0
@@ -92,10 +92,10 @@ class CoreKind:
 
     Attributes:
         name: of the kind.
-        count: cores.
-        units: kinds of kernels that they run (see `ir.kernel.UNITS`).
+        count: cores of the kind.
+        units: kernels that they run: `vector`, `cube`, `control` or `mixed`.
         pipes: parts of a core that work at the same time.
-        memories: bytes of the memories of a core.
+        memories: bytes of each memory of a core: `ub`, `l1`, `l0a`, `l0b`, `l0c`.
     """
 
     name: str
@@ -110,8 +110,8 @@ class Route:
     """A way between two memories of a core, or between one of them and global memory.
 
     Attributes:
-        source: where data comes from.
-        target: where it goes.
+        source: memory from which data comes, such as `gm`.
+        target: memory to which it goes, such as `ub`.
         pipe: the pipe that moves it.
         rate: bytes per cycle, for one core.
         start: cycles before the first byte.
@@ -133,12 +133,12 @@ class Cache:
     """The cache that all cores share. A size of 0 means that there is none.
 
     Attributes:
-        size: bytes.
+        size: bytes of the cache; 0 for none.
         block: bytes that are fetched at a time.
         rate: bytes per cycle, for all cores together.
         hit: cycles until the first byte of an access that it holds.
-        miss: cycles more where it does not.
-        core_rate: bytes per cycle of the rate, for one core at most.
+        miss: cycles that a miss takes in addition.
+        core_rate: bytes per cycle that one core can take of the rate.
     """
 
     size: int = 0
@@ -154,7 +154,7 @@ class CoreCache:
     """A cache that each core has of its own.
 
     Attributes:
-        size: bytes.
+        size: bytes of the cache.
         rate: bytes per cycle that the core reads from it.
     """
 
@@ -167,7 +167,7 @@ class Dispatchers:
     """What makes tasks on the device and sends them to cores. Times are in nanoseconds.
 
     Attributes:
-        count: of dispatchers.
+        count: number of dispatchers.
         generate: time to make one task.
         skip: time to pass over a task of another dispatcher.
         dispatch: time until a core sees a task.
@@ -210,13 +210,13 @@ class Device:
         groups: cores of each kind in a group, a cluster that shares a kernel of unit `mixed`.
         transfers: ways between memories, of one core.
         gm_rate: bytes per cycle of global memory, shared by all cores.
-        gm_core_rate: of these, for one core at most.
+        gm_core_rate: bytes per cycle that one core can take of that rate.
         l2: the cache before global memory.
         core_caches: caches of each core, from the nearest one.
         dispatchers: what makes tasks.
         host: the link to the host.
         costs: cycles by instruction row (`isa.TABLE`).
-        cost_table: name of those costs.
+        cost_table: name of the table of costs; `none` where the device states them all.
         widths: how much the units of a core work on at a time.
         sources: where each figure comes from, by its path.
         unknown: figures that are not known of the machine, and are those of another.

@@ -142,6 +142,8 @@ def _merged(below: Mapping[str, object], above: Mapping[str, object]) -> dict[st
         old = result.get(key)
         if isinstance(old, dict) and isinstance(value, dict):
             result[key] = _merged(old, value)
+        elif isinstance(old, str) and isinstance(value, dict):  # rows of costs on top of a named table
+            result[key] = {"base": old, **value}
         else:
             result[key] = value
     return result

@@ -6,6 +6,19 @@ from pto_wsp.runtime.proved import Proved
 from pto_wsp.support.record import record
 from pto_wsp.support.text import counted
 
+_POLICIES = ("dispatch", "window", "ready", "start", "streams", "interleave", "load_balance", "timing")
+_DECIDES = "the policy of `{}` decides where or when tasks run"
+_MAPS_REASONS = (
+    "",
+    "the policy of `deps` is not `symbolic`",
+    *(_DECIDES.format(kind) for kind in (*_POLICIES, "concurrent", "pools")),
+    "tasks wait for earlier runs of the session",
+    "one worker runs the tasks in program order",
+    "the run was traced",
+    "a `P` loop contains a `P.seq` loop of several units",
+)
+"""Texts of `MapsReason` of the engine."""
+
 
 @record
 class RunStats:
@@ -44,6 +57,12 @@ class RunStats:
     def is_symbolic(self) -> bool:
         """Whether symbolic waits ordered the tasks, and neither hazard maps nor one worker alone."""
         return self.counters.get("is_symbolic") == 1
+
+    @property
+    def why_not_symbolic(self) -> str:
+        """Why symbolic waits did not order the tasks; an empty text if they did."""
+        reason = self.counters.get("maps_reason")
+        return _MAPS_REASONS[reason] if isinstance(reason, int) else "the engine did not order the tasks"
 
     @property
     def has_calendar(self) -> bool:

@@ -1,14 +1,17 @@
 """Descriptions of devices: what they can leave out, and what is refused by its key."""
 
+import json
 import math
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from docs.device_keys import NEEDED, Row, rows
 from pto_wsp.device.checks import check_device
 from pto_wsp.device.describe import describe
-from pto_wsp.device.model import Cache, Dispatchers, Widths
+from pto_wsp.device.model import Cache, Dispatchers, InstructionCost, Widths
 from pto_wsp.device.reader import PRESETS, get_device, preset_names
 from pto_wsp.errors import BadDevice, UnknownDevice, WrongValue
 from pto_wsp.isa.forms import Form
@@ -50,6 +53,69 @@ def test_a_device_on_top_of_another_replaces_single_figures(tmp_path: Path) -> N
     assert faster.dispatchers.dispatch == 0 and faster.dispatchers.count == base.dispatchers.count
     assert faster.costs["add"].start == 7 and faster.costs["add"].repeat == 0
     assert faster.costs["sub"] == base.costs["sub"] and faster.cores == base.cores
+
+
+def test_rows_of_costs_are_on_top_of_the_table_of_the_base(tmp_path: Path) -> None:
+    device = device_of(tmp_path, 'name = "mine"\nbase = "ascend_950"\n[costs.exp]\nstart = 7\n')
+    base = get_device("ascend_950")
+    assert device.cost_table == base.cost_table == "a5_fit"
+    assert device.costs["exp"].start == 7 and device.costs["add"] == base.costs["add"]
+
+
+ROWS = [row for row in rows() if not row.key.startswith("costs.")]
+EVERY = TINY.replace("[gm]", "[[core_caches]]\nsize = 64\nrate = 4\n[gm]")
+LISTS = ("transfers[i]", "core_caches[i]")
+
+
+def changed(key: str, value: object = None) -> str:
+    """Return the small description with another value of a key, or without it."""
+    data = tomllib.loads(EVERY)
+    *tables, last = key.replace("NAME", "cpu").split(".")
+    table = data
+    for name in tables:
+        table = data[name.partition("[")[0]][0] if name in LISTS else table.setdefault(name, {})
+    table.pop(last, None)
+    if value is not None:
+        table[last] = value
+    return "\n".join(lines_of(data))
+
+
+def lines_of(data: dict[str, Any], at: str = "") -> list[str]:
+    tables = {k: v for k, v in data.items() if isinstance(v, dict)}
+    lists = {k: v for k, v in data.items() if isinstance(v, list) and isinstance(v[0], dict)}
+    found = [f"{k} = {json.dumps(v)}" for k, v in data.items() if k not in tables and k not in lists]
+    for key, table in tables.items():
+        found += [f"[{at}{key}]", *lines_of(table, f"{at}{key}.")]
+    for key, entries in lists.items():
+        found += [line for entry in entries for line in (f"[[{at}{key}]]", *lines_of(entry))]
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+def test_the_table_of_keys_is_that_of_the_reader(row: Row, tmp_path: Path) -> None:
+    """Keys are known, defaults are those of files that leave them out, and needed keys are named."""
+    whole = device_of(tmp_path, EVERY)
+    if row.default is NEEDED:
+        with pytest.raises(BadDevice) as caught:
+            device_of(tmp_path, changed(row.key))
+        assert caught.value.fields["key"] == row.key.replace("[i]", "[0]").replace("NAME", "cpu")
+        return
+    left_out = device_of(tmp_path, changed(row.key))
+    default = {"about": "tiny", "cores.NAME.memories": {}}.get(row.key, row.default)
+    if default not in ((), {}) and default != math.inf:
+        assert vars(device_of(tmp_path, changed(row.key, default))) == vars(left_out)
+    assert vars(left_out) == vars(whole) or row.key == "cores.NAME.memories"
+    with pytest.raises(BadDevice):
+        device_of(tmp_path, changed(f"{row.key}_", 1))
+
+
+def test_the_table_has_the_keys_of_costs(tmp_path: Path) -> None:
+    keys = [row.key.rpartition(".")[2] for row in rows() if row.key.startswith("costs.")]
+    numbers = [f"{key} = {i}" for i, key in enumerate(keys) if key not in ("wide", "transposed")]
+    text = "\n".join(["[costs.matmul]", *numbers, "wide = { columns = 9, start = 1 }"])
+    cost = device_of(tmp_path, f"{EVERY}\n{text}\ntransposed = {{ start = 2 }}").costs["matmul"]
+    assert [getattr(cost, key) for key in keys[:-2]] == list(range(len(keys) - 2))
+    assert cost.wide == (9, InstructionCost(1)) and cost.transposed == InstructionCost(2)
 
 
 @pytest.mark.parametrize("name", preset_names())

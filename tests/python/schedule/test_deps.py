@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, note
@@ -14,12 +16,16 @@ from pto_wsp import (
     InOut,
     Out,
     P,
+    Pools,
     Ragged,
     Schedule,
+    Session,
     StartPolicy,
     TaskWindow,
     Tensor,
     Tile,
+    TimingPolicy,
+    WindowMode,
     f32,
     i32,
     kernel,
@@ -28,10 +34,11 @@ from pto_wsp import (
 )
 from pto_wsp.errors import EdgesMissing, TimeLimitReached
 from pto_wsp.ir.verify import verify
+from pto_wsp.lang.workload.workload import Workload
 from pto_wsp.runtime.compiling import compile_module
 from tests.generators.drawing import tries
 from tests.generators.workloads import samples
-from tests.python.runtime.test_stopped_kernels import spins
+from tests.python.runtime.test_stopped_kernels import counts, spins
 from tests.python.schedule.failing import copies, expect_first_failure
 
 DEPS = [
@@ -146,6 +153,64 @@ def test_symbolic_waits_order_tasks(workers: int) -> None:
     assert not program.stats.is_symbolic
     program.run(**arrays("X", "Y", "Z"), workers=1)
     assert not program.stats.is_symbolic
+
+
+def why(policies: Schedule, made: Workload = layers, **options: Any) -> str:
+    """Return why a run under symbolic waits and other policies did not use them."""
+    program = made.compile("cpu")
+    program.reschedule(policies.task_graph(deps=Deps.symbolic()))
+    program.run(**arrays("X", "Y", "Z"), **{"workers": 2} | options)
+    assert program.stats is not None and program.stats.is_symbolic == (not program.stats.why_not_symbolic)
+    return program.stats.why_not_symbolic
+
+
+def test_stats_say_why_waits_were_not_symbolic() -> None:
+    by_row, free = Schedule().task_graph, Schedule()
+    policies = {
+        "dispatch": free.dispatch(DispatchPolicy.round_robin(2)),
+        "window": by_row(window=TaskWindow(64, "tasks", WindowMode.ABORT)),
+        "ready": free.order_by(lambda t: t.i),
+        "start": by_row(start=StartPolicy.after_build()),
+        "streams": free.streams(2),
+        "interleave": free.interleave(lambda t: t.i, 2),
+        "load_balance": free.load_balance(),
+        "timing": free.timing(TimingPolicy.batched(4)),
+        "concurrent": free.concurrent(lambda t: t.i, max=2),
+        "pools": by_row(pools=Pools.custom(lambda t: t.i, [1])),
+    }
+    for kind, schedule in policies.items():
+        assert why(schedule) == f"the policy of `{kind}` decides where or when tasks run"
+    assert why(free) == "" == why(free, chains)
+    assert why(free, workers=1) == "one worker runs the tasks in program order"
+    assert why(free, trace=True) == "the run was traced"
+    assert why(free, nested) == "a `P` loop contains a `P.seq` loop of several units"
+
+
+def test_stats_say_that_the_policy_or_another_run_decides() -> None:
+    program = layers.compile("cpu")
+    program.run(**arrays("X", "Y", "Z"), workers=2)
+    assert program.stats is not None
+    assert program.stats.why_not_symbolic == "the policy of `deps` is not `symbolic`"
+    interpreted = layers.task_graph(deps=Deps.symbolic()).compile("interp")
+    interpreted.run(**arrays("X", "Y", "Z"))
+    assert interpreted.stats is not None
+    assert interpreted.stats.why_not_symbolic == "the engine did not order the tasks"
+    program.reschedule(Schedule().task_graph(deps=Deps.symbolic()))
+    values, slow = arrays("X", "Y", "Z"), counts.compile("cpu")
+    with Session() as session:
+        first = session.launch(slow, X=values["X"], turns=100_000, k=1)
+        second = session.launch(program, **values)
+    assert not first.waits and second.waits
+    assert program.stats.why_not_symbolic == "tasks wait for earlier runs of the session"
+
+
+@workload
+def nested(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], Z: Tensor[f32, "n", 8]):
+    for i in P("n"):
+        double[i](x=X[i : i + 1], y=Y[i : i + 1])
+        for j in P.seq(3):
+            for k in P(2):
+                add[i, j, k](x=Y[i : i + 1], y=Z[i : i + 1])
 
 
 @workload

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from docs.build import policies_page
+from docs.build import exclusions, policies_page
 from docs.editor_grammar import editor_grammar
 from pto_wsp import Schedule, _native, parse
 from pto_wsp.errors import InvalidIR, UnsupportedByTarget, WrongValue
@@ -21,6 +21,9 @@ from pto_wsp.lang.schedule.registry import CONFLICTS, DIRECTIVES
 from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.options import run_options
 from pto_wsp.support.record import replace
+from pto_wsp.targets.base import Refused
+from pto_wsp.targets.cuda.order import NAMES_BLOCKS, TaskOrder
+from pto_wsp.targets.schedules import require_support, support
 from tests.python.lower.test_lower_workload_to_bytecode import lower
 from tests.python.schedule.steps import CORES, SHAPE, STEPS, counter
 from tests.python.schedule.toy import Toy
@@ -96,6 +99,39 @@ def test_kinds_have_places_and_conflicts_have_names() -> None:
     assert all(a < b for a, b in pairwise(places))
     known = {f"{kind.kind} = {policy.name}" for kind, policy in POLICIES}
     assert {name for pair in CONFLICTS for name in pair} <= known
+
+
+def test_the_page_lists_what_is_refused_together() -> None:
+    """Two policies are refused together exactly where the page says so."""
+    excluded = exclusions()
+    assert all(
+        f"| `{one}` | `{'`, `'.join(others)}` |" in policies_page() for one, others in excluded.items()
+    )
+    every = [sample(kind, policy.name) for kind, policy in POLICIES]
+    for one, two in combinations(every, 2):
+        if one.kind == two.kind or kind_default(one) or kind_default(two):
+            continue
+        pairs = ((one, two), (two, one))
+        is_listed = any({b.title, b.kind} & {*excluded.get(a.title, ())} for a, b in pairs)
+        refused = is_refused("cpu", one, two)
+        assert refused == is_listed, (one.title, two.title)
+        if not any(isinstance(support("cuda", d.policy), Refused) for d in (one, two)):
+            assert is_refused("cuda", one, two) == ({one.kind, two.kind} <= NAMES_BLOCKS)
+
+
+def kind_default(directive: Directive) -> bool:
+    return directive == directive.default()
+
+
+def is_refused(target: str, *directives: Directive) -> bool:
+    module = CORES.module.with_schedule(Directives(directives))
+    try:
+        require_support(target, module)
+        if target == "cuda":
+            TaskOrder(module, target)
+    except UnsupportedByTarget as error:
+        return error.fields["reason"] != "its key follows no loop, so no iteration ends the flight of a key"
+    return False
 
 
 def test_the_order_of_a_list_does_not_matter() -> None:

@@ -46,6 +46,7 @@ from pto_wsp.targets.cpu import target
 from pto_wsp.targets.cpu.features import Features
 from pto_wsp.tools.main import main
 from tests.golden import Golden
+from tests.python.targets.host_program import run_host_program
 
 GENERIC = Features("x86_64", ("avx2", "fma"), 8, False)
 MARK = re.compile(r"^ *// [\w.]+:\d+\n", re.MULTILINE)
@@ -431,6 +432,28 @@ def test_kernels_in_cpp_come_along(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not (shutil.which("make") and shutil.which("g++")), reason="needs make and g++")
+def test_a_walk_that_is_source_comes_along(tmp_path: Path) -> None:
+    program = blend_rows.compile(expander="source")
+    program.export(tmp_path)
+    walk = (tmp_path / "walk.cpp").read_text()
+    assert "blend[%tile]" in walk and "program.walk = pto_wsp_walk;" in (tmp_path / "main.cpp").read_text()
+    assert "| `walk.cpp` |" in (tmp_path / "README.md").read_text()
+    (tmp_path / "bytecode").mkdir()
+    blend_rows.compile().export(tmp_path / "bytecode")
+    assert "walk.cpp" not in files_of(tmp_path / "bytecode")
+    done = shell("make blend_rows libblend_rows.so", tmp_path)
+    assert done.returncode == 0, done.stderr
+    rng = np.random.default_rng(1)
+    x, y = (rng.standard_normal((50, 32), np.float32) for _ in range(2))
+    arguments = {"X": x, "Y": y, "Z": np.zeros((20, 32), np.float32), "weight": -0.3, "rows": 9}
+    expected = results(program, x, y, 20, weight=-0.3, rows=9)
+    for workers in ("1", "3"):
+        command = ["./blend_rows", "--workers", workers]
+        tasks, found = run_host_program(command, program.module, tmp_path, arguments)
+        assert tasks == 5 and [found[name].tobytes() for name in "YZ"] == [a.tobytes() for a in expected]
+
+
 def test_axes_with_rows_come_from_files(tmp_path: Path) -> None:
     folder, program = tmp_path / "out", copy_rows.compile()
     program.export(folder)

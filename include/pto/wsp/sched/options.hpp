@@ -52,6 +52,27 @@ enum class Start : uint8_t {
   kAfterBuild,  ///< when all of them are built
 };
 
+/// Why hazard maps or program order, and not symbolic waits, order the tasks of a run. `runtime/stats.py` has
+/// a text for each.
+enum class MapsReason : uint8_t {
+  kNone,      ///< symbolic waits do
+  kDeps,      ///< the policy of `deps` is another one, as that of networks, simulations and calendars
+  kDispatch,  ///< as this and the following policies say
+  kWindow,
+  kReady,
+  kStart,
+  kStreams,
+  kInterleave,
+  kLoadBalance,
+  kTiming,
+  kConcurrent,
+  kPools,
+  kEarlierRuns,  ///< tasks wait for earlier runs of a session
+  kOneWorker,    ///< one worker runs them in program order
+  kTrace,        ///< the run is traced
+  kSequence,     ///< an iteration of a `P` loop holds a `P.seq` loop of several units
+};
+
 /// How a run with several workers orders tasks.
 enum class Waits : uint8_t {
   kMaps,      ///< by hazard maps
@@ -200,16 +221,43 @@ struct RunOptions : PolicyOptions, DebugOptions {
   bool has_calendar() const { return makes_calendar || calendar != nullptr; }
   /// Whether the calling thread may run all tasks: no option decides which worker runs a task, or when.
   bool may_be_alone() const { return is_free() && !watches_tasks() && waits != Waits::kSymbolic; }
-  /// Whether symbolic waits may order tasks.
-  bool may_be_symbolic() const {
-    return waits == Waits::kSymbolic && is_free() && deps == Deps::kExact && !trace;
+  /// Why symbolic waits cannot order tasks, as far as options decide.
+  MapsReason maps_reason() const {
+    if (waits != Waits::kSymbolic || deps != Deps::kExact) return MapsReason::kDeps;
+    if (const MapsReason found = restriction(); found != MapsReason::kNone) return found;
+    return trace ? MapsReason::kTrace : MapsReason::kNone;
   }
+  /// Whether symbolic waits may order tasks.
+  bool may_be_symbolic() const { return maps_reason() == MapsReason::kNone; }
 
  private:
-  bool is_free() const {
-    return workers > 1 && dispatchers == 0 && streams == Streams::kOff && ready == Ready::kOwn &&
-           ownership == Ownership::kClaim && window_mode == WindowMode::kStall && !cuts_units() &&
-           !keeps_graph() && !tracks && !is_network && !is_simulated && !has_calendar();
+  bool is_free() const { return restriction() == MapsReason::kNone; }
+
+  /// The first option that decides which worker runs a task, or when.
+  MapsReason restriction() const {
+    struct Rule {
+      bool holds;
+      MapsReason reason;
+    };
+    const Rule rules[] = {
+        {is_network || is_simulated || has_calendar(), MapsReason::kDeps},
+        {dispatchers != 0 || ownership != Ownership::kClaim, MapsReason::kDispatch},
+        {window_mode != WindowMode::kStall, MapsReason::kWindow},
+        {ready != Ready::kOwn, MapsReason::kReady},
+        {keeps_graph(), MapsReason::kStart},
+        {streams != Streams::kOff, MapsReason::kStreams},
+        {turns != 0, MapsReason::kInterleave},
+        {balances, MapsReason::kLoadBalance},
+        {batch != 0, MapsReason::kTiming},
+        {in_flight != 0, MapsReason::kConcurrent},
+        {num_pools != 0, MapsReason::kPools},
+        {tracks, MapsReason::kEarlierRuns},
+        {workers <= 1, MapsReason::kOneWorker},
+    };
+    for (const Rule& rule : rules) {
+      if (rule.holds) return rule.reason;
+    }
+    return MapsReason::kNone;
   }
 };
 

@@ -307,7 +307,7 @@ def _process(what: str) -> WorkloadTrace:
     Raises:
         OutsideWorkload: `what` is used while none is.
     """
-    trace = current_trace(what)
+    trace = current_trace(what, "process")
     if not trace.is_in_process:
         raise BadOperand(
             op=what.strip("`"),

@@ -31,13 +31,17 @@ class Recording(Protocol):
 ACTIVE: ContextVar[Recording | None] = ContextVar("active_trace", default=None)
 
 
-def current(what: str) -> Recording:
+def current(what: str, where: str = "workload") -> Recording:
     """Return the trace of the workload that is being built.
+
+    Args:
+        what: the construct that needs it.
+        where: the decorator of the functions in which `what` has a meaning.
 
     Raises:
         OutsideWorkload: `what` is used while none is.
     """
     trace = ACTIVE.get()
     if trace is None:
-        raise OutsideWorkload(what=what, where="workload", loc=caller_location())
+        raise OutsideWorkload(what=what, where=where, loc=caller_location())
     return trace

@@ -330,13 +330,13 @@ def active_trace() -> WorkloadTrace | None:
     return trace
 
 
-def current_trace(what: str) -> WorkloadTrace:
-    """Return the trace of the workload that is being built.
+def current_trace(what: str, where: str = "workload") -> WorkloadTrace:
+    """Return the trace of the workload that is being built; `where` is the decorator that errors name.
 
     Raises:
         OutsideWorkload: `what` is used while none is.
     """
-    trace = context.current(what)
+    trace = context.current(what, where)
     assert isinstance(trace, WorkloadTrace)
     return trace
 

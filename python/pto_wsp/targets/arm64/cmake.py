@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pto_wsp.ir.module import Module
 from pto_wsp.targets.c_style.spelling import function_name
 from pto_wsp.targets.cpu.emit import Library
-from pto_wsp.targets.cpu.readme import BuildText, command_name, kernel_flags, readme
+from pto_wsp.targets.cpu.readme import WALK_FILE, BuildText, command_name, kernel_flags, readme
 
 TOOLCHAIN = """\
 # For machines that are not 64-bit ARM themselves: apt-get install g++-aarch64-linux-gnu
@@ -36,7 +36,7 @@ def build_files(module: Module, library: Library) -> Mapping[str, str]:
         commands=("cmake -B build -DCMAKE_TOOLCHAIN_FILE=aarch64.cmake", "cmake --build build"),
         command=f"build/{command_name(module)}",
         notes=_NOTES,
-        files=("| `walk.cpp` | the walk of the workload, which the engine expands into tasks |",),
+        files=(WALK_FILE,),
     )
     return {
         "README.md": readme(module, text),

@@ -10,7 +10,7 @@ from pto_wsp.targets.cpu.c_function import c_name
 from pto_wsp.targets.cpu.emit import Library
 from pto_wsp.targets.cpu.features import Features
 from pto_wsp.targets.cpu.native import FREESTANDING
-from pto_wsp.targets.cpu.readme import BuildText, command_name, kernel_flags, readme
+from pto_wsp.targets.cpu.readme import WALK_FILE, BuildText, command_name, kernel_flags, readme
 
 _NOTES = """
 `make lib{name}.so` builds a library with the functions of `{name}.h`, which run the program on arrays
@@ -18,8 +18,8 @@ in memory, also concurrently with programs of other libraries in one session.
 """
 
 
-def build_files(module: Module, library: Library, features: Features) -> Mapping[str, str]:
-    """Return the README and the Makefile of a program."""
+def build_files(module: Module, library: Library, features: Features, *, has_walk: bool) -> Mapping[str, str]:
+    """Return the README and the Makefile of a program, which may have its workload as source."""
     names = ", ".join(features.names) or "no features beyond the baseline"
     text = BuildText(
         machine=f"{features.machine} with {names}",
@@ -27,26 +27,28 @@ def build_files(module: Module, library: Library, features: Features) -> Mapping
         commands=("make",),
         command=f"./{command_name(module)}",
         notes=_NOTES.format(name=c_name(module.entry)),
-        files=(f"| `{c_name(module.entry)}.h` | the program as functions of C |",),
+        files=(f"| `{c_name(module.entry)}.h` | the program as functions of C |", *[WALK_FILE] * has_walk),
+        bytecode="the workload as bytecode" if has_walk else BuildText.bytecode,
     )
-    return {"README.md": readme(module, text), "Makefile": _makefile(module, library, features)}
+    makefile = _makefile(module, library, features, "walk.o " * has_walk)
+    return {"README.md": readme(module, text), "Makefile": makefile}
 
 
-def _makefile(module: Module, library: Library, features: Features) -> str:
+def _makefile(module: Module, library: Library, features: Features, walk: str) -> str:
     name, header = command_name(module), c_name(module.entry)
     native = "".join(f" {function_name(unit.kernel)}.o" for unit in library.units)
     return f"""# Builds `{name}`. `make CXX=clang++` builds it with another compiler.
 COMMON = -std=c++17 -fPIC -fvisibility=hidden -Iinclude {" ".join(features.flags)}
 
-{name}: kernels.o parts.o{native} main.o host.o
+{name}: kernels.o parts.o{native} {walk}main.o host.o
 \t$(CXX) $^ -pthread -o $@
 
 # The functions of `{header}.h`. Symbols of several such libraries in one process stay apart.
 # Threads may sleep in a library, so it is never unloaded.
-lib{header}.so: kernels.o parts.o{native} main.o host.o
+lib{header}.so: kernels.o parts.o{native} {walk}main.o host.o
 \t$(CXX) -shared -Wl,-Bsymbolic -Wl,-z,nodelete $^ -pthread -o $@
 
-{unit_flags(native, "$(COMMON)")}
+{unit_flags(native, "$(COMMON)", walk)}
 %.o: %.cpp
 \t$(CXX) $(CXXFLAGS) -c $< -o $@
 
@@ -56,16 +58,17 @@ clean:
 """
 
 
-def unit_flags(native: str, common: str) -> str:
+def unit_flags(native: str, common: str, walk: str = "") -> str:
     """Return the lines of a Makefile with the options of each unit in C++.
 
     Args:
         native: object files of kernels in C++.
         common: options of all units.
+        walk: object files of the workload as source.
     """
     flags = " ".join(kernel_flags(is_native=True))
     of_native = f"{native.strip()}: CXXFLAGS = {common} {flags}\n" if native else ""
     return f"""# Each instruction is rounded separately: without -ffp-contract=off, results change.
 kernels.o parts.o: CXXFLAGS = {common} {flags} {" ".join(FREESTANDING)}
-{of_native}main.o host.o: CXXFLAGS = {common} -O2 -ffp-contract=off -pthread -Wno-psabi
+{of_native}{walk}main.o host.o: CXXFLAGS = {common} -O2 -ffp-contract=off -pthread -Wno-psabi
 """

@@ -11,6 +11,8 @@ from pto_wsp.targets.cpu.arguments import axes_of, hidden_symbols, read_tensors
 from pto_wsp.targets.cpu.native import FREESTANDING
 from pto_wsp.targets.cpu.toolchain import FLAGS
 
+WALK_FILE = "| `walk.cpp` | the walk of the workload as source, which expands it into tasks |"
+
 
 @record
 class BuildText:

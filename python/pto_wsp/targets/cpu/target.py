@@ -58,9 +58,12 @@ class CpuTarget(Target):
     def emit(self, module: Module) -> SourceTree:
         """Return a folder that builds the program with `make`, for the vectors of this machine."""
         module, features = portable(module), resolve_features()
-        files = partial(build_files, features=features)
+        has_walk = self._expander == "source"
+        files = partial(build_files, features=features, has_walk=has_walk)
         library = self.library(module.kernels)
-        return program_tree(self.name, module, library, files, has_function=True, has_networks=True)
+        return program_tree(
+            self.name, module, library, files, has_walk=has_walk, has_function=True, has_networks=True
+        )
 
     def preferences(self) -> Preferences:
         """Return what products on this processor read fastest."""

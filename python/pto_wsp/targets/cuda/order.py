@@ -25,6 +25,9 @@ from pto_wsp.targets.base import Enforced, Refused, Support
 MAX_POOLS = 32
 """`kMaxPools` of program.hpp."""
 
+NAMES_BLOCKS = frozenset({"dispatch", "ready", "pools"})
+"""Kinds whose directives, other than the default, say which block runs a task. A schedule has one of them."""
+
 _HASH = 2654435761
 
 _ENFORCED: dict[type[Directive], tuple[str, ...]] = {
@@ -82,18 +85,10 @@ class TaskOrder:
         assert isinstance(blocks, int)
         self.blocks = blocks
         self.num_keys = self._dispatch.n if self._dispatch.name == "dispatch_by" else 0
-        is_claimed, has_pools = self._dispatch.name == "work_steal", self._pools.name != "single"
-        ready = schedule.find(ReadyPolicy)
-        for title, decides in (
-            (f"`{self._pools.title}`", has_pools),
-            ("`ready = fifo`", ready is not None and ready.name == "fifo"),
-        ):
-            if decides and not is_claimed:
-                reason = f"`{self._dispatch.title}` says which block runs a task"
-                raise UnsupportedByTarget(target=target, what=title, reason=reason)
-        if has_pools and ready is not None and ready.name == "fifo":
-            reason = f"`{self._pools.title}` says which block runs a task"
-            raise UnsupportedByTarget(target=target, what="`ready = fifo`", reason=reason)
+        naming = [directive for directive in schedule if directive.kind in NAMES_BLOCKS]
+        if len(naming) > 1:
+            reason = f"`{naming[0].title}` says which block runs a task"
+            raise UnsupportedByTarget(target=target, what=f"`{naming[1].title}`", reason=reason)
 
     def taken(self, task: w.Task, loops: Sequence[w.Loop]) -> tuple[str, Expr | None]:
         """Return the function that numbers a task, and its argument: a key, or a part of the text."""

@@ -31,9 +31,10 @@ class Deps(Directive):
     def symbolic(self) -> Deps:
         """As `infer_tensor_map_exact`, by waits that follow from loop indices.
 
-        Hazard maps order the tensors for which such waits would run a loop in sequence. Programs with `P.seq`
-        inside `P`, traced runs and runs under other policies use hazard maps for all tensors.
-        `program.stats.is_symbolic` tells.
+        Hazard maps order the tensors for which such waits would run a loop in sequence. Programs with
+        `P.seq` loops of several units inside `P`, traced runs and runs under other policies use hazard maps
+        for all tensors.
+        `program.stats.is_symbolic` tells, and `program.stats.why_not_symbolic` says why.
         """
         return self
 

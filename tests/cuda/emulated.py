@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import subprocess
 from collections.abc import Sequence
@@ -45,6 +46,11 @@ def emulated_source(kernels: Sequence[KernelFunction], code: DeviceCode) -> str:
                 out.line(f"return cuda::{name}(c.views, c.scalars, c.context);")
             out.line("}, &call);")
         out.line("}")
+    out.line('extern "C" void pto_wsp_wavefronts(uint64_t* found) {')
+    with out.indented():
+        out.line("found[0] = cuda::emulation::row_groups;")
+        out.line("found[1] = cuda::emulation::wavefronts;")
+    out.line("}")
     write_table(out, kernels, code.shared_bytes, f"0x{table_hash(kernels):016x}")
     return f"{code.text}\n{out}"
 
@@ -84,6 +90,13 @@ class EmulatedCuda(CudaTarget):
     def runner(self, program: Runnable[R]) -> R:
         """Return a runner on the engine."""
         return program.on_engine(self)
+
+
+def wavefronts(artifact: KernelArtifact) -> tuple[int, int]:
+    """Return what the loads of matrices of a library took so far: groups of 8 rows, and wavefronts."""
+    found = (ctypes.c_uint64 * 2)()
+    ctypes.CDLL(str(artifact.path)).pto_wsp_wavefronts(found)
+    return found[0], found[1]
 
 
 def compile_source(source: str, output: Path, flags: Sequence[str]) -> None:

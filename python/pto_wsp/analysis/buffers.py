@@ -73,22 +73,35 @@ class Lifetimes:
 
 @dataclass(slots=True)
 class LiveBuffer:
-    """Memory that is in use from moment `first` to `last`."""
+    """Memory that is in use from moment `first` to `last`, except in the gaps, which lie between."""
 
     key: Hashable
     size: int
     first: int
     last: int
     offset: int = 0
+    gaps: tuple[Span, ...] = ()
+
+    def meets(self, other: LiveBuffer) -> bool:
+        """Return whether both are in use at a moment; a buffer may lie in a gap of the other as a whole."""
+        if self.last < other.first or other.last < self.first:
+            return False
+        return not (_fits_gap(self, other) or _fits_gap(other, self))
+
+    def is_live(self, moment: int) -> bool:
+        """Return whether the memory is in use at a moment."""
+        return self.first <= moment <= self.last and not any(a <= moment <= b for a, b in self.gaps)
+
+
+def _fits_gap(inner: LiveBuffer, outer: LiveBuffer) -> bool:
+    return any(first <= inner.first and inner.last <= last for first, last in outer.gaps)
 
 
 def pack(blocks: Sequence[LiveBuffer]) -> int:
     """Give every block the lowest offset that no block in use at the same time covers; return the size."""
     placed: list[LiveBuffer] = []
     for block in sorted(blocks, key=lambda b: (-b.size, b.first, str(b.key))):
-        taken = sorted(
-            (b.offset, b.offset + b.size) for b in placed if b.first <= block.last and block.first <= b.last
-        )
+        taken = sorted((b.offset, b.offset + b.size) for b in placed if b.meets(block))
         for start, end in taken:
             if block.offset + block.size <= start:
                 break
@@ -101,7 +114,7 @@ def live_at_peak(blocks: Sequence[LiveBuffer]) -> list[LiveBuffer]:
     """Return the blocks in use at the moment at which they take most together, the largest first."""
     found: list[LiveBuffer] = []
     for moment in {block.first for block in blocks}:
-        live = [block for block in blocks if block.first <= moment <= block.last]
+        live = [block for block in blocks if block.is_live(moment)]
         if sum(b.size for b in live) > sum(b.size for b in found):
             found = live
     return sorted(found, key=lambda b: (-b.size, b.first))

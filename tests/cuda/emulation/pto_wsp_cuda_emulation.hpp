@@ -44,6 +44,7 @@ struct Fiber {
   int turns[1 + kThreads / kWarpThreads];
   uint64_t slots[2];
   uint32_t words[2][6];
+  uintptr_t places[2];
   Copy* copies;
   int num_copies;
   int32_t result;
@@ -110,7 +111,6 @@ inline uint64_t clock_ns() {
 }
 
 PTO_UNCHECKED inline int thread() { return block->current; }
-inline int threads() { return kThreads; }
 
 PTO_UNCHECKED inline void sync() { leave(Wait::block, 0); }
 PTO_UNCHECKED inline bool any(bool holds) {
@@ -180,6 +180,55 @@ PTO_UNCHECKED inline void mma(float (&sums)[4], const uint32_t (&a)[4], const ui
       total += value16(left, k % 2, is_bf16) * value16(right, k % 2, is_bf16);
     }
     sums[i] = static_cast<float>(total);
+  }
+}
+
+/// What loads of matrices took in all blocks: groups of 8 rows, and wavefronts. Shared memory gives 128 bytes
+/// in one wavefront: 8 rows in different banks, or equal rows.
+inline uint64_t row_groups = 0, wavefronts = 0;
+
+PTO_UNCHECKED inline void count_wavefronts(const Fiber* warp, int phase) {
+  for (int group = 0; group < kWarpThreads; group += 8) {
+    uint64_t most = 0;
+    for (uintptr_t bank = 0; bank < 8; ++bank) {
+      uint64_t rows = 0;
+      for (int t = group; t < group + 8; ++t) {
+        const uintptr_t unit = warp[t].places[phase] / 16;
+        bool is_new = unit % 8 == bank;
+        for (int before = group; before < t; ++before) is_new &= warp[before].places[phase] / 16 != unit;
+        rows += is_new;
+      }
+      most = rows > most ? rows : most;
+    }
+    __atomic_fetch_add(&wavefronts, most, __ATOMIC_RELAXED);
+  }
+  __atomic_fetch_add(&row_groups, uint64_t{kWarpThreads / 8}, __ATOMIC_RELAXED);
+}
+
+/// 16 bytes of shared memory, which ThreadSanitizer sees to be read.
+[[gnu::noinline]] inline void read_row(uint32_t* to, const char* row) {
+  for (int i = 0; i < 4; ++i) to[i] = reinterpret_cast<const uint32_t*>(row)[i];
+}
+
+/// Four matrices of 8 x 8 elements of 16 bits.
+PTO_UNCHECKED inline void load_matrices(uint32_t (&words)[4], const char* row, bool is_turned) {
+  Block& block_ = *block;
+  const int lane = block_.current % kWarpThreads, first = block_.current - lane;
+  Fiber& fiber = block_.fibers[block_.current];
+  const int phase = fiber.phase ^= 1;
+  fiber.places[phase] = reinterpret_cast<uintptr_t>(row);
+  if (fiber.places[phase] % 16 != 0) broken("a row of a matrix is not aligned");
+  read_row(fiber.words[phase], row);
+  leave(Wait::warp, 1 + first / kWarpThreads);
+  const Fiber* const warp = block_.fibers + first;
+  if (lane == 0) count_wavefronts(warp, phase);
+  const int group = lane / 4, place = lane % 4;
+  for (int m = 0; m < 4; ++m) {
+    const Fiber* const rows = warp + 8 * m;
+    const auto turned = [&](int number) {
+      return rows[number].words[phase][group / 2] >> (16 * (group % 2)) & 0xffffu;
+    };
+    words[m] = is_turned ? turned(2 * place) | turned(2 * place + 1) << 16 : rows[group].words[phase][place];
   }
 }
 

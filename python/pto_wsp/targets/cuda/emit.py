@@ -19,7 +19,7 @@ from pto_wsp.targets.cuda.program import DeviceWalk, emit_walk
 ENTRY = "pto_wsp_program"
 """The kernel that runs a program."""
 
-HEADERS = ("convert", "group", "math", "order", "product", "scalar")
+HEADERS = ("convert", "group", "math", "order", "product", "scalar", "sums")
 """Headers of include/pto/wsp/tile/cuda/ that kernels need."""
 
 

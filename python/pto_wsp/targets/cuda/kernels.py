@@ -27,11 +27,19 @@ from pto_wsp.targets.cuda.memory import (
     Segment,
     assign_memory,
     kept_tiles,
-    row_stride,
     segments,
-    tile_bytes,
 )
 from pto_wsp.targets.cuda.spelling import CudaSpelling
+from pto_wsp.targets.cuda.sums import (
+    FEW_REGISTERS,
+    Shape,
+    add_in_place,
+    most_registers,
+    part_shape,
+    shape_of,
+    sums_in_registers,
+    uses_tensor_cores,
+)
 from pto_wsp.types.dtype import DType, i64
 from pto_wsp.types.quantised import FORMATS, rounded_cols
 
@@ -44,12 +52,15 @@ class CudaKernel(KernelWriter):
     """
 
     def __init__(self, kernel: KernelFunction, out: TextWriter) -> None:
+        kernel = add_in_place(kernel)
         super().__init__(kernel, CudaSpelling(), out)
-        self.memory = assign_memory(kernel, self.nodes)
+        self._sums = sums_in_registers(kernel)
+        self._own_sums: dict[str, str] = {}
+        self.memory = assign_memory(kernel, self.nodes, self._sums)
         self._ahead: list[tuple[For, Load]] = []
         for loop, load in loads_ahead(kernel):
             tiles = {its.tile: id(of) for of, its in (*self._ahead, (loop, load))}
-            memory = assign_memory(kernel, self.nodes, tiles)
+            memory = assign_memory(kernel, self.nodes, self._sums, tiles)
             if memory.shared_bytes <= LEAST_SHARED_BYTES and not memory.spilled_bytes:
                 self._ahead.append((loop, load))
                 self.memory = memory
@@ -60,7 +71,8 @@ class CudaKernel(KernelWriter):
 
     def write(self) -> None:
         """Write the function."""
-        self.out.line("PTO_DEVICE")
+        is_large = most_registers(self.kernel, self._sums) > FEW_REGISTERS
+        self.out.line("PTO_DEVICE_APART" if is_large else "PTO_DEVICE")
         super().write()
 
     # --- barriers ---------------------------------------------------------------------------------------
@@ -75,9 +87,12 @@ class CudaKernel(KernelWriter):
             is_nest = isinstance(node, PlannedLoop | PlannedBranch)
             if is_nest:
                 self.meet()
+            sums = self._sums.get(id(node.stmt), ()) if isinstance(node, PlannedLoop) else ()
+            self._begin_sums(sums)
             super().body([node])
             if is_nest:
                 self.barriers.forget()
+            self._end_sums(sums)
         self.meet()
         self._depth -= 1
 
@@ -102,10 +117,10 @@ class CudaKernel(KernelWriter):
         """Return the bytes of a tile; none if it is in registers only."""
         if not isinstance(tile, str):
             return tile
-        if tile not in self.memory.offsets:
+        if tile not in self.memory.offsets or tile in self._own_sums:
             return (0, 0)
         first = self.memory.offsets[tile]
-        return first, first + tile_bytes(self.types[tile]) + self.memory.shifts.get(tile, 0)
+        return first, first + self.memory.sizes[tile] + self.memory.shifts.get(tile, 0)
 
     def value(self, expr: Expr, loc: Location | None) -> str:
         """Return the value of an expression, whose elements are read after a barrier if one is due."""
@@ -134,7 +149,7 @@ class CudaKernel(KernelWriter):
         function = "scratch"
         if isinstance(offset, int) and offset >= SPILLED:
             function, offset = "spilled", offset - SPILLED
-        return f"{function}<{self.storage(tile)}>(context, {offset}), {row_stride(self.types[tile])}"
+        return f"{function}<{self.storage(tile)}>(context, {offset}), {self.memory.strides[tile]}"
 
     def set_tile(self, name: str, extents: str) -> None:
         """Write that a tile has its own memory and these valid extents."""
@@ -262,7 +277,7 @@ class CudaKernel(KernelWriter):
             self.out.line(f"{tile_name(instr.dst)} = {made};")
             return
         offset = self.memory.results[id(instr)]
-        where = (offset, offset + tile_bytes(self.types[instr.dst]))
+        where = (offset, offset + self.memory.sizes[instr.dst])
         self.use(reads=instr.tiles, writes=[where])
         made = self.name("made")
         self.out.line(f"const {self.tile(instr.dst)} {made}{{{self._place(instr.dst, offset)}, {extents}}};")
@@ -287,19 +302,53 @@ class CudaKernel(KernelWriter):
         form = TABLE[instr.op].form
         a, b = factors(form, instr.tiles)
         trans_a, trans_b = bool(instr.attr("trans_a")), bool(instr.attr("trans_b"))
+        depth = f"{tile_name(a)}.{FIELDS[not trans_a]}"
+        terms = self.types[a].shape[not trans_a]
+        left, right = self._matrix(a, "left", trans_a), self._matrix(b, "right", not trans_b)
+        if instr.dst in self._own_sums:
+            self.use(reads=[a, b])
+            sums = self._own_sums[instr.dst]
+            self.out.line(f"{sums}.add<{terms}>({left}, {right}, {depth});")
+            return
         start = "0.0f" if self.types[instr.dst].dtype.is_float else "int32_t{0}"
         if form is Form.MATMUL_ACC:
             start = f"get({tile_name(instr.tiles[0])}, i, j)"
         elif form is Form.MATMUL_BIAS:
             start = f"get({tile_name(instr.tiles[2])}, 0, j)"
-        left, right = (
-            f"Factor<{self.storage(t)}>({tile_name(t)}, {str(turned).lower()})"
-            for t, turned in ((a, trans_a), (b, trans_b))
-        )
-        depth = f"{tile_name(a)}.{FIELDS[not trans_a]}"
+        if uses_tensor_cores(instr, self.types):
+            call = f"multiply<{_sums_type(part_shape(self.types[instr.dst]))}, {terms}>"
+        else:
+            call = "matmul"
+            left, right = (
+                f"Factor<{self.storage(t)}>({tile_name(t)}, {str(turned).lower()})"
+                for t, turned in ((a, trans_a), (b, trans_b))
+            )
         with self._made(step, instr) as made:
             lines = "[[maybe_unused]] int64_t i, [[maybe_unused]] int64_t j"
-            self.out.line(f"matmul({made}, {left}, {right}, {depth}, [&]({lines}) {{ return {start}; }});")
+            self.out.line(f"{call}({made}, {left}, {right}, {depth}, [&]({lines}) {{ return {start}; }});")
+
+    def _matrix(self, tile: str, side: str, is_turned: bool) -> str:
+        """Return an operand of tensor cores; it is turned if rows of the tile are terms."""
+        arguments = f"{self.storage(tile)}, Side::{side}, {str(is_turned).lower()}"
+        if self.memory.offsets[tile] >= SPILLED:
+            return f"GlobalMatrix<{arguments}>({tile_name(tile)})"
+        return f"SharedMatrix<{arguments}, {self.memory.strides[tile]}>({tile_name(tile)})"
+
+    def _begin_sums(self, tiles: Sequence[str]) -> None:
+        """Write that the sums of tiles lie in registers."""
+        for tile in tiles:
+            self.use(reads=[tile])
+            sums, of = self.name("sums"), tile_name(tile)
+            self.out.line(f"{_sums_type(shape_of(self.types[tile]))} {sums}({of});")
+            self.out.line(f"{sums}.start([&](int64_t i, int64_t j) {{ return get({of}, i, j); }});")
+            self._own_sums[tile] = sums
+
+    def _end_sums(self, tiles: Sequence[str]) -> None:
+        """Write that the sums of tiles lie in memory again."""
+        for tile in tiles:
+            sums = self._own_sums.pop(tile)
+            self.use(writes=[tile])
+            self.out.line(f"{sums}.write({tile_name(tile)});")
 
     def _matmul_quantised(self, step: Step, instr: Instr) -> None:
         acc, x, w = map(tile_name, instr.tiles)
@@ -435,6 +484,10 @@ class GroupLoops:
         value = f"Value<{storage}>"
         combine = f"[]({value} a, {value} b) {{ return {template.function}(a, b); }}"
         code.out.line(f"{function}({tile_name(instr.dst)}, {tile_name(instr.tiles[0])}, {start}, {combine});")
+
+
+def _sums_type(shape: Shape) -> str:
+    return f"Sums<{shape.rows}, {shape.cols}, {shape.across}>"
 
 
 def _identity(code: CudaKernel, fold: Fold, dtype: DType) -> str:

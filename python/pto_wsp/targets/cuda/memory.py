@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pto_wsp.analysis.buffers import Lifetimes, LiveBuffer, Span, live_at_peak, pack, round_up
+from pto_wsp.analysis.buffers import Lifetimes, LiveBuffer, live_at_peak, pack, round_up
 from pto_wsp.analysis.steps import REDUCTIONS, Step
 from pto_wsp.ir.effects import tile_written, tiles_read
-from pto_wsp.ir.kernel import Assign, Instr, KernelFunction, Load, Store
+from pto_wsp.ir.kernel import Assign, Instr, KernelFunction, Load, Store, walk_statements
 from pto_wsp.isa.forms import ADDS_ONTO, IN_PLACE
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
 from pto_wsp.targets.c_style.lifetimes import uses
 from pto_wsp.targets.c_style.plan import Alone, Group, Node, PlannedLoop, steps_of, walk_nodes
+from pto_wsp.targets.cuda.sums import uses_tensor_cores
 from pto_wsp.types.tile import TileType
 
 ROW_BYTES = 16
@@ -42,6 +43,8 @@ class BlockMemory:
 
     Attributes:
         offsets: bytes from the start of shared memory, or from `SPILLED` on, of tiles that need memory.
+        strides: elements between rows of tiles.
+        sizes: bytes of tiles.
         shifts: bytes from the first to the second place of a tile that has two.
         results: offsets of results that must not be made where they belong, by the id of the instruction.
         shared_bytes: shared memory that the kernel needs.
@@ -50,6 +53,8 @@ class BlockMemory:
     """
 
     offsets: Mapping[str, int]
+    strides: Mapping[str, int]
+    sizes: Mapping[str, int]
     shifts: Mapping[str, int]
     results: Mapping[int, int]
     shared_bytes: int
@@ -65,16 +70,28 @@ class Segment:
     folds: list[tuple[int, Step]] = field(default_factory=list)
 
 
-def row_stride(tile: TileType) -> int:
-    """Return the elements between rows of a tile; a single column is contiguous."""
-    return (
-        1 if tile.cols == 1 else round_up(tile.cols * tile.dtype.itemsize, ROW_BYTES) // tile.dtype.itemsize
-    )
+def row_strides(kernel: KernelFunction) -> dict[str, int]:
+    """Return the elements between rows of tiles; a single column is contiguous.
+
+    Rows of tiles that tensor cores read or write are an odd number of units of 16 bytes apart: eight rows are
+    then in different banks of shared memory.
+    """
+    types = dict(kernel.tiles)
+    of_products = {
+        tile
+        for stmt in walk_statements(kernel.body or ())
+        if isinstance(stmt, Instr) and uses_tensor_cores(stmt, types)
+        for tile in (stmt.dst, *stmt.tiles)
+    }
+    return {name: _row_stride(tile, name in of_products) for name, tile in types.items()}
 
 
-def tile_bytes(tile: TileType) -> int:
-    """Return the bytes of a tile in shared memory."""
-    return tile.rows * row_stride(tile) * tile.dtype.itemsize
+def _row_stride(tile: TileType, is_of_product: bool) -> int:
+    size = tile.dtype.itemsize
+    units = round_up(tile.cols * size, ROW_BYTES) // ROW_BYTES
+    if is_of_product:
+        return (units | 1) * ROW_BYTES // size
+    return 1 if tile.cols == 1 else units * ROW_BYTES // size
 
 
 def is_fold(step: Step) -> bool:
@@ -114,26 +131,35 @@ def kept_tiles(group: Group, parts: Sequence[Segment], index: int) -> list[str]:
 
 
 def assign_memory(
-    kernel: KernelFunction, nodes: Sequence[Node], ahead: Mapping[str, int] = {}
+    kernel: KernelFunction,
+    nodes: Sequence[Node],
+    sums: Mapping[int, Sequence[str]] = {},
+    ahead: Mapping[str, int] = {},
 ) -> BlockMemory:
     """Return the places of a planned kernel's tiles.
 
     Args:
         kernel: the kernel.
         nodes: its planned body.
+        sums: tiles whose memory is free while a loop runs, by the id of the loop.
         ahead: tiles that have two places all the time that a loop runs, with the id of the loop.
     """
     types = dict(kernel.tiles)
     lifetimes = Lifetimes()
     lifetimes.visit(uses(nodes))
-    spans = lifetimes.spans | _spans_ahead(nodes, lifetimes, ahead)
+    loops = {id(n.stmt): lifetimes.nodes[id(n)] for n in walk_nodes(nodes) if isinstance(n, PlannedLoop)}
+    spans = lifetimes.spans | {tile: loops[loop] for tile, loop in ahead.items()}
+    strides = row_strides(kernel)
+    sizes = {name: tile.rows * strides[name] * tile.dtype.itemsize for name, tile in types.items()}
     blocks = [
-        LiveBuffer(tile, tile_bytes(types[tile]) * (1 + (tile in ahead)), *spans[tile])
+        LiveBuffer(tile, sizes[tile] * (1 + (tile in ahead)), *spans[tile])
         for tile in sorted(_tiles_in_memory(nodes), key=lambda t: (spans[t], t))
     ]
+    for block in blocks:
+        block.gaps = tuple(loops[loop] for loop, tiles in sums.items() if block.key in tiles)
     for node in walk_nodes(nodes):
         if isinstance(node, Alone) and isinstance(node.step.stmt, Instr) and needs_result(node.step.stmt):
-            size = tile_bytes(types[node.step.stmt.dst])
+            size = sizes[node.step.stmt.dst]
             blocks.append(LiveBuffer(id(node.step.stmt), size, *lifetimes.nodes[id(node)]))
     shared, spilled, shared_bytes = _split(blocks)
     spilled_bytes = pack(spilled)
@@ -141,8 +167,9 @@ def assign_memory(
     places |= {block.key: SPILLED + block.offset for block in spilled}
     offsets = {key: offset for key, offset in places.items() if isinstance(key, str)}
     results = {key: offset for key, offset in places.items() if isinstance(key, int)}
-    shifts = {tile: tile_bytes(types[tile]) for tile in ahead}
-    return BlockMemory(offsets, shifts, results, shared_bytes, spilled_bytes, tuple(live_at_peak(spilled)))
+    shifts = {tile: sizes[tile] for tile in ahead}
+    peak = tuple(live_at_peak(spilled))
+    return BlockMemory(offsets, strides, sizes, shifts, results, shared_bytes, spilled_bytes, peak)
 
 
 def _split(blocks: Sequence[LiveBuffer]) -> tuple[list[LiveBuffer], list[LiveBuffer], int]:
@@ -158,11 +185,6 @@ def _split(blocks: Sequence[LiveBuffer]) -> tuple[list[LiveBuffer], list[LiveBuf
         for block in blocks:
             block.offset = 0
     return shared, spilled, total
-
-
-def _spans_ahead(nodes: Sequence[Node], lifetimes: Lifetimes, ahead: Mapping[str, int]) -> dict[str, Span]:
-    loops = {id(n.stmt): lifetimes.nodes[id(n)] for n in walk_nodes(nodes) if isinstance(n, PlannedLoop)}
-    return {tile: loops[loop] for tile, loop in ahead.items()}
 
 
 def needs_result(instr: Instr) -> bool:

@@ -15,8 +15,8 @@ _KERNELS = f"""\
 All threads of a block call a kernel with the same arguments: `(views, scalars, context)`, as
 `include/pto/wsp/abi.hpp` declares them. `context->scratch` is the shared memory of the block, aligned to
 64 bytes, and `context->workspace` its global memory for tiles that do not fit. `context->monitor` keeps
-the values of a failed check. The number of threads is a multiple of 32. A kernel returns 0, or the number
-of the check that failed, in all threads.
+the values of a failed check. A block has 128 threads. A kernel returns 0, or the number of the check that
+failed, in all threads.
 
 ```sh
 nvcc -std=c++17 -arch=sm_90a -fmad=false -Iinclude -cubin {{file}}

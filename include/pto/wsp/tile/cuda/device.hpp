@@ -11,6 +11,10 @@
 #if defined(__CUDACC__)
 #define PTO_DEVICE __device__
 #define PTO_DEVICE_INLINE __device__ __forceinline__
+/// A function whose registers are its own: those of its caller are in memory while it runs.
+#define PTO_DEVICE_APART __device__ __noinline__
+/// Before a loop of a few iterations, whose arrays are registers.
+#define PTO_UNROLL _Pragma("unroll")
 /// The kernel of a program: `run(program, scratch)` in each block, with its shared memory.
 #define PTO_PROGRAM_KERNEL(Program, run)                                      \
   extern "C" __global__ void __launch_bounds__(pto::wsp::cuda::kBlockThreads) \
@@ -20,15 +24,24 @@
   }
 #else
 #define PTO_DEVICE
+#define PTO_DEVICE_APART
 #define PTO_PROGRAM_KERNEL(Program, run)
 #define PTO_DEVICE_INLINE inline
+#define PTO_UNROLL
 #include "pto_wsp_cuda_emulation.hpp"
 #endif
 
 namespace pto::wsp::cuda {
 
-/// Threads of a warp, and of a block of a program.
-inline constexpr int kWarp = 32, kBlockThreads = 128;
+/// Threads of a warp.
+inline constexpr int kWarp = 32;
+
+/// Threads of a block.
+#if defined(__CUDACC__)
+inline constexpr int kBlockThreads = 128;
+#else
+inline constexpr int kBlockThreads = emulation::kThreads;
+#endif
 
 /// Bytes of the largest asynchronous copy.
 inline constexpr int kCopyBytes = 16;
@@ -42,14 +55,8 @@ PTO_DEVICE_INLINE int thread() {
 #endif
 }
 
-/// Threads of a block, a multiple of kWarp.
-PTO_DEVICE_INLINE int threads() {
-#if defined(__CUDACC__)
-  return static_cast<int>(blockDim.x);
-#else
-  return emulation::threads();
-#endif
-}
+/// Threads of a block.
+PTO_DEVICE_INLINE constexpr int threads() { return kBlockThreads; }
 
 /// Waits until all threads of the block arrive. Their earlier writes are then visible to all of them.
 PTO_DEVICE_INLINE void sync() {
@@ -104,6 +111,44 @@ PTO_DEVICE_INLINE void mma(float (&sums)[4], const uint32_t (&a)[4], const uint3
   }
 #else
   emulation::mma(sums, a, b, kIsBf16);
+#endif
+}
+
+/// A place in shared memory, which counts bytes.
+#if defined(__CUDACC__)
+using SharedPlace = uint32_t;
+#else
+using SharedPlace = const char*;
+#endif
+
+/// The place of an address in shared memory.
+PTO_DEVICE_INLINE SharedPlace shared_place(const void* at) {
+#if defined(__CUDACC__)
+  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
+#else
+  return static_cast<const char*>(at);
+#endif
+}
+
+/// Loads four matrices of 8 x 8 elements of 16 bits for one warp, whose threads all call it. Thread t names
+/// row t % 8 of matrix t / 8: 16 bytes, at a multiple of 16. Word m is of matrix m: in thread t, with
+/// g = t / 4 and p = t % 4, elements 2p and 2p + 1 of row g, or, where kTurned, of column g.
+template <bool kTurned>
+PTO_DEVICE_INLINE void load_matrices(uint32_t (&words)[4], SharedPlace row) {
+#if defined(__CUDACC__)
+  if constexpr (kTurned) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(row)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(row)
+                 : "memory");
+  }
+#else
+  emulation::load_matrices(words, row, kTurned);
 #endif
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Matrix products. Products of two tiles of f16, or of two of bf16, use tensor cores: 16 terms at a time are
-/// added to sums in f32. Other sums of floats are one chain of fused multiply-adds in f32 over the terms in
-/// ascending order, as on the cpu; sums of i8 are i32 and wrap.
+/// Matrix products other than those of tensor cores, which sums.hpp has. Sums of floats are one chain of
+/// fused multiply-adds in f32 over the terms in ascending order, as on the cpu; sums of i8 are i32 and wrap.
 #pragma once
 
 #include "pto/wsp/tile/cuda/ops.hpp"
@@ -34,72 +33,10 @@ PTO_DEVICE_INLINE float add_product(float a, int32_t b, float sum) {
 }
 PTO_DEVICE_INLINE int32_t add_product(int32_t a, int32_t b, int32_t sum) { return add(sum, mul(a, b)); }
 
-namespace detail {
-
-/// A row of the left operand or a column of the right one, whose terms from `depth` on are 0.
-template <class T>
-struct Terms {
-  const T* data;
-  int64_t step, depth;
-
-  /// Two terms as a word.
-  PTO_DEVICE_INLINE uint32_t pair(int64_t k) const {
-    const uint32_t low = k < depth ? data[k * step].bits : 0u;
-    const uint32_t high = k + 1 < depth ? data[(k + 1) * step].bits : 0u;
-    return low | high << 16;
-  }
-};
-
-/// As `matmul`, by tensor cores. A warp has kRows x kCols blocks of 16 x 8 sums in registers.
-template <int kRows, int kCols, class T, class Start>
-PTO_DEVICE_INLINE void matmul_by_warps(const Tile<float>& to, const Factor<T>& a, const Factor<T>& b,
-                                       int64_t depth, const Start& start) {
-  constexpr int64_t kHigh = kRows * kMmaRows, kWide = kCols * kMmaCols;
-  const int64_t down = (to.rows + kHigh - 1) / kHigh, across = (to.cols + kWide - 1) / kWide;
-  const int group = thread() % kWarp / 4, place = thread() % 4 * 2;
-  each_by_warp(down * across, [&](int64_t number) {
-    // Rows and columns beyond the last repeat it; their sums are not written.
-    const int64_t row = number / across * kHigh + group, col = number % across * kWide;
-    float sums[kRows][kCols][4];
-    const auto each_sum = [&](const auto& body) {
-      for (int r = 0; r < kRows; ++r) {
-        for (int c = 0; c < kCols; ++c) {
-          for (int k = 0; k < 4; ++k) {
-            const int64_t i = row + r * kMmaRows + k / 2 * 8, j = col + c * kMmaCols + place + k % 2;
-            body(sums[r][c][k], i, j, i < to.rows && j < to.cols);
-          }
-        }
-      }
-    };
-    each_sum([&](float& sum, int64_t i, int64_t j, bool is_valid) { sum = is_valid ? start(i, j) : 0.0f; });
-    const auto left = [&](int64_t i) {
-      return Terms<T>{a.data + min(i, to.rows - 1) * a.row_step, a.col_step, depth};
-    };
-    for (int64_t k = 0; k < depth; k += kMmaTerms) {
-      uint32_t right[kCols][2];
-      for (int c = 0; c < kCols; ++c) {
-        const int64_t j = min(col + c * kMmaCols + group, to.cols - 1);
-        const Terms<T> terms{b.data + j * b.col_step, b.row_step, depth};
-        right[c][0] = terms.pair(k + place);
-        right[c][1] = terms.pair(k + place + 8);
-      }
-      for (int r = 0; r < kRows; ++r) {
-        const Terms<T> upper = left(row + r * kMmaRows), lower = left(row + r * kMmaRows + 8);
-        const uint32_t words[4] = {upper.pair(k + place), lower.pair(k + place), upper.pair(k + place + 8),
-                                   lower.pair(k + place + 8)};
-        for (int c = 0; c < kCols; ++c) mma<kSame<T, Bf16>>(sums[r][c], words, right[c]);
-      }
-    }
-    each_sum([&](float& sum, int64_t i, int64_t j, bool is_valid) {
-      if (is_valid) to.row(i)[j] = sum;
-    });
-  });
-}
-
-/// As `matmul`, by fused multiply-adds.
+/// to = start(i, j) + a @ b, over `depth` terms. `start` may read elements of `to` where they are written.
 template <class S, class A, class B, class Start>
-PTO_DEVICE_INLINE void matmul_by_threads(const Tile<S>& to, const Factor<A>& a, const Factor<B>& b,
-                                         int64_t depth, const Start& start) {
+PTO_DEVICE_INLINE void matmul(const Tile<S>& to, const Factor<A>& a, const Factor<B>& b, int64_t depth,
+                              const Start& start) {
   const int64_t row_blocks = (to.rows + kSumRows - 1) / kSumRows;
   const int64_t col_blocks = (to.cols + kSumCols - 1) / kSumCols;
   for (Cells c(row_blocks, col_blocks); c.more(); c.advance()) {
@@ -107,9 +44,12 @@ PTO_DEVICE_INLINE void matmul_by_threads(const Tile<S>& to, const Factor<A>& a, 
     int64_t rows[kSumRows], cols[kSumCols];
     for (int r = 0; r < kSumRows; ++r) rows[r] = min(int64_t{c.i} * kSumRows + r, to.rows - 1);
     for (int s = 0; s < kSumCols; ++s) cols[s] = min(c.j + s * col_blocks, to.cols - 1);
+    const auto is_valid = [&](int r, int s) {
+      return c.i * kSumRows + r < to.rows && c.j + s * col_blocks < to.cols;
+    };
     S sums[kSumRows][kSumCols];
     for (int r = 0; r < kSumRows; ++r) {
-      for (int s = 0; s < kSumCols; ++s) sums[r][s] = start(rows[r], cols[s]);
+      for (int s = 0; s < kSumCols; ++s) sums[r][s] = is_valid(r, s) ? start(rows[r], cols[s]) : S{};
     }
     for (int64_t k = 0; k < depth; ++k) {
       Value<B> right[kSumCols];
@@ -121,26 +61,9 @@ PTO_DEVICE_INLINE void matmul_by_threads(const Tile<S>& to, const Factor<A>& a, 
     }
     for (int r = 0; r < kSumRows; ++r) {
       for (int s = 0; s < kSumCols; ++s) {
-        if (c.i * kSumRows + r < to.rows && c.j + s * col_blocks < to.cols)
-          to.row(rows[r])[cols[s]] = sums[r][s];
+        if (is_valid(r, s)) to.row(rows[r])[cols[s]] = sums[r][s];
       }
     }
-  }
-}
-
-}  // namespace detail
-
-/// to = start(i, j) + a @ b, over `depth` terms. `start` may read elements of `to` where they are written.
-template <class S, class A, class B, class Start>
-PTO_DEVICE_INLINE void matmul(const Tile<S>& to, const Factor<A>& a, const Factor<B>& b, int64_t depth,
-                              const Start& start) {
-  if constexpr (kSame<A, B> && (kSame<A, F16> || kSame<A, Bf16>)) {
-    // Each warp should have a block; large ones read less.
-    const bool is_large = to.rows * to.cols >= 32 * 32 * (threads() / kWarp);
-    return is_large ? detail::matmul_by_warps<2, 4>(to, a, b, depth, start)
-                    : detail::matmul_by_warps<1, 1>(to, a, b, depth, start);
-  } else {
-    detail::matmul_by_threads(to, a, b, depth, start);
   }
 }
 

@@ -61,26 +61,31 @@ class Cells {
 
   PTO_DEVICE_INLINE Cells(int64_t rows, int64_t cols, bool by_column = false)
       : rows_(static_cast<int32_t>(rows)), cols_(static_cast<int32_t>(cols)), by_column_(by_column) {
-    next_ = thread();
-    place();
+    j = thread();
+    if (by_column || cols_ <= 0) return;
+    i = thread() / cols_;
+    j = thread() % cols_;
+    down_ = threads() / cols_;
+    across_ = threads() % cols_;
   }
-  PTO_DEVICE_INLINE bool more() const { return has_; }
+  PTO_DEVICE_INLINE bool more() const { return i < rows_ && j < cols_; }
   PTO_DEVICE_INLINE void advance() {
-    if (by_column_ && ++i < rows_) return;
-    next_ += threads();
-    place();
+    if (by_column_) {
+      if (++i < rows_) return;
+      i = 0;
+      j += threads();
+      return;
+    }
+    i += down_;
+    j += across_;
+    if (j < cols_) return;
+    ++i;
+    j -= cols_;
   }
 
  private:
-  PTO_DEVICE_INLINE void place() {
-    has_ = next_ < (by_column_ ? cols_ : rows_ * cols_) && rows_ > 0;
-    if (!has_) return;
-    i = by_column_ ? 0 : next_ / cols_;
-    j = by_column_ ? next_ : next_ % cols_;
-  }
-
-  int32_t rows_, cols_, next_;
-  bool by_column_, has_;
+  int32_t rows_, cols_, down_ = 0, across_ = 0;
+  bool by_column_;
 };
 
 /// Numbers 0 to n - 1 that this thread handles.

@@ -78,10 +78,20 @@ class Maker:
             return [self.loop(depth + 1)]
         if kind == 2:
             condition = binary("lt", Var(var), Const(20))
-            return [k.If(condition, tuple(self.product(var, step)), tuple(self.product(var, step)))]
-        return self.product(var, step)
+            return [k.If(condition, tuple(self.products(var, step)), tuple(self.products(var, step)))]
+        return self.products(var, step)
 
-    def product(self, var: str, step: int) -> list[k.Stmt]:
+    def products(self, var: str, step: int) -> list[k.Stmt]:
+        """Add one product to sums, or two in turn, with other statements in between."""
+        dst = self.draw.choice(SUMS)
+        if self.draw.randint(0, 2):
+            return self.product(var, step, dst)
+        link = f"l{len(self.tiles)}"
+        self.tiles[link] = self.tiles["t"]
+        first = self.product(var, step, link, dst)
+        return [*first, *self.others(self.draw.randint(0, 1)), *self.product(var, step, dst, link)]
+
+    def product(self, var: str, step: int, dst: str, source: str = "") -> list[k.Stmt]:
         turn_a, turn_b = self.draw.randint(0, 1), self.draw.randint(0, 1)
         a, b = f"a{step}_{turn_a}", f"b{step}_{turn_b}"
         self.tiles[a] = TileType(*((step, self.rows) if turn_a else (self.rows, step)), self.dtype)
@@ -93,8 +103,7 @@ class Maker:
             k.Load(a, self.turned("a", turn_a, rows, terms, places)),
             k.Load(b, self.turned("b", not turn_b, cols, terms, places)),
         ]
-        dst = self.draw.choice(SUMS)
-        source = dst if self.draw.randint(0, 3) else self.draw.choice(SUMS)
+        source = source or (dst if self.draw.randint(0, 3) else self.draw.choice(SUMS))
         attrs = (("trans_a", bool(turn_a)), ("trans_b", bool(turn_b)))
         op, tiles = ("matmul_acc", (source, a, b)) if self.draw.randint(0, 9) else ("matmul", (a, b))
         return [*loads, k.Instr(op, dst, tiles, (), attrs)]

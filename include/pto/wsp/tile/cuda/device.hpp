@@ -15,6 +15,7 @@
 #define PTO_DEVICE_APART __device__ __noinline__
 /// Before a loop of a few iterations, whose arrays are registers.
 #define PTO_UNROLL _Pragma("unroll")
+#define PTO_UNROLL_4 _Pragma("unroll 4")
 /// The kernel of a program: `run(program, scratch)` in each block, with its shared memory.
 #define PTO_PROGRAM_KERNEL(Program, run)                                      \
   extern "C" __global__ void __launch_bounds__(pto::wsp::cuda::kBlockThreads) \
@@ -28,6 +29,7 @@
 #define PTO_PROGRAM_KERNEL(Program, run)
 #define PTO_DEVICE_INLINE inline
 #define PTO_UNROLL
+#define PTO_UNROLL_4
 #include "pto_wsp_cuda_emulation.hpp"
 #endif
 
@@ -154,17 +156,16 @@ PTO_DEVICE_INLINE void load_matrices(uint32_t (&words)[4], SharedPlace row) {
 
 /// Starts a copy of kBytes (4, 8 or 16) from global to shared memory; both addresses are multiples of it.
 template <int kBytes>
-PTO_DEVICE_INLINE void copy_later(void* to, const void* from) {
+PTO_DEVICE_INLINE void copy_later(SharedPlace to, const void* from) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "the hardware has no other sizes");
 #if defined(__CUDACC__)
-  const unsigned place = static_cast<unsigned>(__cvta_generic_to_shared(to));
   if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
   } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(kBytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(kBytes) : "memory");
   }
 #else
-  emulation::copy_later(to, from, kBytes);
+  emulation::copy_later(const_cast<char*>(to), from, kBytes);
 #endif
 }
 
@@ -264,6 +265,15 @@ PTO_DEVICE_INLINE void pause() {
   asm volatile("nanosleep.u32 40;");
 #else
   emulation::pause();
+#endif
+}
+
+/// The bits of a word that are 1.
+PTO_DEVICE_INLINE int ones(uint32_t word) {
+#if defined(__CUDACC__)
+  return __popc(word);
+#else
+  return __builtin_popcount(word);
 #endif
 }
 

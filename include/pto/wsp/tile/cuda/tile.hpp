@@ -104,15 +104,34 @@ PTO_DEVICE_INLINE bool is_aligned(const void* at, int bytes) {
   return reinterpret_cast<uint64_t>(at) % static_cast<uint64_t>(bytes) == 0;
 }
 
+/// Starts copies of 2^shift units of `kBytes` of each row. A thread has units of one column.
+template <int kBytes, class T>
+PTO_DEVICE_INLINE void copy_columns(const Tile<T>& to, const Window<T>& from, int shift) {
+  const int down = threads() >> shift, first = thread() >> shift;
+  const int col = (thread() & ((1 << shift) - 1)) * (kBytes / static_cast<int>(sizeof(T)));
+  SharedPlace place = shared_place(to.row(first) + col);
+  const T* source = from.data + first * from.stride + col;
+  const int step = down * static_cast<int>(to.stride * int64_t(sizeof(T)));
+  PTO_UNROLL_4 for (int row = first; row < from.rows; row += down) {
+    copy_later<kBytes>(place, source);
+    place += step;
+    source += down * from.stride;
+  }
+}
+
 /// Starts copies of `kBytes` of all rows, whose elements are contiguous, and copies the rest of each row.
 template <int kBytes, class T>
 PTO_DEVICE_INLINE void copy_rows(const Tile<T>& to, const Window<T>& from) {
-  constexpr int64_t kElements = kBytes / static_cast<int>(sizeof(T));
-  const int64_t whole = from.cols / kElements, rest = from.cols - whole * kElements;
-  for (Cells c(from.rows, whole); c.more(); c.advance()) {
-    copy_later<kBytes>(to.row(c.i) + c.j * kElements, from.at(c.i, c.j * kElements));
+  constexpr int kElements = kBytes / static_cast<int>(sizeof(T));
+  const int whole = static_cast<int>(from.cols) / kElements;
+  if (!from.has_list() && whole > 0 && whole <= threads() && (whole & (whole - 1)) == 0) {
+    copy_columns<kBytes>(to, from, ones(static_cast<uint32_t>(whole) - 1));
+  } else {
+    for (Cells c(from.rows, whole); c.more(); c.advance()) {
+      copy_later<kBytes>(shared_place(to.row(c.i) + c.j * kElements), from.at(c.i, c.j * kElements));
+    }
   }
-  for (Cells c(from.rows, rest); c.more(); c.advance()) {
+  for (Cells c(from.rows, from.cols - whole * kElements); c.more(); c.advance()) {
     const int64_t j = whole * kElements + c.j;
     to.row(c.i)[j] = *from.at(c.i, j);
   }
@@ -132,7 +151,7 @@ PTO_DEVICE inline void load(const Tile<T>& to, const Window<T>& from) {
   }
   if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
     for (Cells c(from.rows, from.cols); c.more(); c.advance()) {
-      copy_later<sizeof(T)>(to.row(c.i) + c.j, from.at(c.i, c.j));
+      copy_later<sizeof(T)>(shared_place(to.row(c.i) + c.j), from.at(c.i, c.j));
     }
   } else {
     for (Cells c(from.rows, from.cols); c.more(); c.advance()) to.row(c.i)[c.j] = *from.at(c.i, c.j);

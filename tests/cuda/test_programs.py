@@ -13,12 +13,14 @@ from examples.cookbook import mixture_of_experts as mixture
 from pto_wsp import (
     DYN,
     Dense,
+    DispatchPolicy,
     In,
     Out,
     P,
     Program,
     Ragged,
     Scalar,
+    Schedule,
     Tensor,
     Tile,
     f32,
@@ -189,7 +191,23 @@ def test_random_workloads_in_which_data_decides(sample: dynamic_workloads.Sample
 def test_waits_are_numbers_of_tasks() -> None:
     """A loop waits for the iterations that it reads, not for the whole loop before it."""
     text = registry.get("cuda").emit(chain.compile("interp").module).files["program.cu"]
-    assert "before_iteration(begin_0, per_0, s_i_1 + 1, last_0)" in text
+    assert "after_iterations(begin_0, per_0, s_i_1 + 0, end_0)" in text
+
+
+@pytest.mark.parametrize(
+    ("schedule", "takes"),
+    [(Schedule(), "claims"), (Schedule().dispatch(DispatchPolicy.round_robin(3)), "takes_turn")],
+)
+def test_blocks_pass_over_tasks_of_others(schedule: Schedule, takes: str) -> None:
+    """A block walks its own iterations, the one before each of them, and the first and last one of a loop."""
+    change = {
+        "here_0 = run.next();": "here_0 = run.next();\nif (++walked > 2 * owned + 3) run.fail(0);",
+        f"if (run.{takes}()) {{": f"if (run.{takes}()) {{ ++owned;",
+        "Tasks known": "int64_t walked = 0, owned = 0;\n  [[maybe_unused]] Tasks known",
+    }
+    program = launched(chain.compile("interp").module.with_schedule(schedule.policies), change)
+    x = np.ones((300, 4, 32), np.float32)
+    program(workers=3, X=x, Y=x.copy(), Z=x.copy())
 
 
 def test_missing_waits_change_results() -> None:

@@ -66,7 +66,7 @@ class Scene:
     def __init__(self, module: Module, distinct: frozenset[str] = frozenset()) -> None:
         workload = module.entry_workload
         self.module = module
-        settled = _settled(module)
+        settled = settled_tensors(module)
         axes = settled & set(workload.axes_by_offsets)
         marked = {t.name for t in workload.tensors if t.is_distinct} & settled
         self.unknowns = Unknowns(axes, distinct | marked)
@@ -126,7 +126,7 @@ class Scene:
         return index
 
 
-def _settled(module: Module) -> frozenset[str]:
+def settled_tensors(module: Module) -> frozenset[str]:
     """Return the tensors whose elements never change once a run has read one.
 
     No task writes them, or one task outside all loops does, which makes an axis: it is read after that alone.

@@ -66,6 +66,8 @@ class TaskOrder:
         window: how many tasks are under way at most.
         blocks: how many blocks a launch has; 0 where the run decides.
         num_keys: keys that name a block, where others are errors; 0 if none is.
+        is_claimed: whether blocks claim tasks.
+        is_by_number: whether a block knows the number of its next task.
         is_benchmark: whether no kernel is called.
 
     Raises:
@@ -85,6 +87,8 @@ class TaskOrder:
         assert isinstance(blocks, int)
         self.blocks = blocks
         self.num_keys = self._dispatch.n if self._dispatch.name == "dispatch_by" else 0
+        self.is_claimed, is_single = self._dispatch.name == "work_steal", self._pools.name == "single"
+        self.is_by_number = (self.is_claimed and is_single) or self._dispatch.name == "round_robin"
         naming = [directive for directive in schedule if directive.kind in NAMES_BLOCKS]
         if len(naming) > 1:
             reason = f"`{naming[0].title}` says which block runs a task"
@@ -112,7 +116,7 @@ class TaskOrder:
 
     def _claimed(self, task: w.Task, loops: Sequence[w.Loop]) -> tuple[str, Expr | None]:
         if self._pools.name == "single":
-            return "run.claims_of(0)", None
+            return "run.claims()", None
         key = self._key(self._pools, task, loops)
         # Any pool may run a task without a key.
         return ("run.claims_of(run.next())", None) if key is None else ("run.claims_of", key)

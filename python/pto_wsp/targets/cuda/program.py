@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
+from pto_wsp.analysis.accesses.instances import settled_tensors
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Merged, Range, Region, Rows, TileRange
@@ -35,7 +36,18 @@ from pto_wsp.targets.c_style.spelling import function_name, scalar_name, scalar_
 from pto_wsp.targets.cpu.emit import extent_bounds
 from pto_wsp.targets.cuda.order import TaskOrder
 from pto_wsp.targets.cuda.spelling import CudaSpelling
-from pto_wsp.targets.cuda.waits import EARLIER, ITERATIONS, LATEST, DeviceWait, device_waits
+from pto_wsp.targets.cuda.waits import (
+    BEFORE,
+    ENDED,
+    ENTERED,
+    HERE,
+    LATEST,
+    START,
+    DeviceWait,
+    Moment,
+    device_waits,
+    is_regular,
+)
 from pto_wsp.types.dtype import DType, b1, u8
 from pto_wsp.types.tile import ScalarType
 
@@ -57,13 +69,7 @@ class DeviceWalk:
     order: TaskOrder
 
 
-@record
-class _Scope:
-    """A loop around what is written, and its name in the code."""
-
-    var: str
-    name: str
-    number: int
+_NAMES = {ENTERED: "begin", HERE: "here", BEFORE: "before", LATEST: "after"}
 
 
 def emit_walk(module: Module, target: str) -> DeviceWalk:
@@ -93,17 +99,18 @@ class _WalkWriter:
         self.module, self.target = module, target
         self.workload = module.entry_workload
         self.written = module.written
+        self.changing = self.written - settled_tensors(module)
         self.waits = device_waits(module)
         self.fresh = Fresh()
         self.values: dict[Name, str] = {}
         self.order = TaskOrder(module, target)
-        self.scopes: list[_Scope] = []
+        self.scopes: list[str] = []
         self.loops: list[w.Loop] = []
         self.sites: list[w.Task] = []
-        self.site_scopes: list[tuple[_Scope, ...]] = []
         self.labels: dict[str, int] = {}
         self.places: list[tuple[str, Location | None]] = []
         self.num_loops = 0
+        self.num_waits = 0
         self.num_names = 0
         self.out = TextWriter()
         self.arrays = {t.name: f"p_{_identifier(t.name)}_{i}" for i, t in enumerate(self.workload.tensors)}
@@ -113,6 +120,7 @@ class _WalkWriter:
         types = {t.name: u8 if t.type.dtype is b1 else t.type.dtype for t in self.workload.tensors}
         self.expressions = ExpressionWriter(_WalkSpelling(self.arrays), types)
         self.flush_tensors = self._flush_tensors()
+        self.noted = set(self._noted())
 
     def text(self) -> str:
         with self.out.indented():
@@ -122,7 +130,7 @@ class _WalkWriter:
                 self.out.line(f"[[maybe_unused]] int64_t {scalar_name(self.values[name])} = 0;")
             self.nodes(self.workload.body)
         head = TextWriter()
-        head.line("/// The workload: every block makes all tasks and runs its own.")
+        head.line("/// The workload: every block numbers all tasks and runs its own.")
         head.line("template <bool kRuns>")
         head.line("PTO_DEVICE void walk(Run<kRuns>& run) {")
         with head.indented():
@@ -141,13 +149,13 @@ class _WalkWriter:
             value = f"run.symbol({i}).{'f32' if kind == 'float' else 'i64'}"
             value += " != 0" if kind == "bool" else ""
             lines.append(f"{unused} const {kind} {scalar_name(self.values[param.name])} = {value};")
-        lines += [f"{unused} int64_t last_{i} = -1;" for i in range(len(self.sites))]
-        lines += [f"{unused} uint64_t begin_{i} = 0, per_{i} = 0;" for i in range(self.num_loops)]
+        lines += [f"uint64_t {name} = 0;" for name in sorted(self.noted)]
+        lines.append(f"{unused} Tasks known[{max(1, self.num_waits)}];")
         return lines
 
     def _flush_tensors(self) -> frozenset[str]:
-        """Return the tensors that tasks write and whose elements decide what runs."""
-        return frozenset(w.deciding_tensors(self.workload.body)) & self.written
+        """Return the tensors whose elements decide what runs, and may be written after blocks read them."""
+        return frozenset(w.deciding_tensors(self.workload.body)) & self.changing
 
     # --- structure ---
 
@@ -184,7 +192,7 @@ class _WalkWriter:
         self.out.line(f"const int64_t extent_{number} = {extent};")
         self.out.line(f"if (extent_{number} < 0) {{")
         self.fails(f"the extent of {loop.called} is negative", loop.loc)
-        self.out.line(f"begin_{number} = run.next();")
+        self._note(f"begin_{number}")
         tile = loop.tile or 1
         trips = f"extent_{number}" if loop.tile is None else f"(extent_{number} + {tile - 1}) / {tile}"
         self.out.line(f"const int64_t trips_{number} = {trips};")
@@ -193,21 +201,39 @@ class _WalkWriter:
             self.out.line(f"const uint64_t floor_{number} = run.floor();")
         self.out.line(f"for (int64_t {var} = 0; {var} < trips_{number}; ++{var}) {{")
         self.out.deeper()
+        if self._may_be_skipped(loop):
+            self.noted |= {f"here_{number}", f"per_{number}"}
+            skip = f"run.template skip<{str(self.order.is_claimed).lower()}>"
+            self.out.line(f"{var} += {skip}(per_{number}, trips_{number} - {var});")
+        self._note(f"before_{number}", f"here_{number}")
+        self._note(f"here_{number}")
         if is_seq:
             self.out.line("run.set_floor(run.next());")
         if loop.tile is not None:
             self._tile(loop, number, tile)
-        self.scopes.append(_Scope(loop.var, var, number))
+        self.scopes.append(var)
         self.loops.append(loop)
         self.nodes(loop.body)
         self.scopes.pop()
         self.loops.pop()
+        self._note(f"per_{number}", f"run.next() - here_{number}")
         self._dedent("}")
         if is_seq:
             self.out.line(f"run.set_floor(floor_{number});")
-        count = f"static_cast<uint64_t>(trips_{number})"
-        self.out.line(f"if (trips_{number} > 0) per_{number} = (run.next() - begin_{number}) / {count};")
+        self._note(f"end_{number}")
         self._dedent("}")
+
+    def _note(self, name: str, value: str = "run.next()") -> None:
+        """Write the assignment of a number of tasks that later tasks refer to."""
+        if name in self.noted:
+            self.out.line(f"{name} = {value};")
+
+    def _may_be_skipped(self, loop: w.Loop) -> bool:
+        """Return whether a block may pass over iterations without tasks of its own, at no flush point."""
+        if not self.order.is_by_number or not is_regular(loop, self.module):
+            return False
+        nodes = w.walk_nodes(loop.body)
+        return not any(reads_element(e, self.changing) for node in nodes for e in w.node_expressions(node))
 
     def _tile(self, loop: w.Loop, number: int, tile: int) -> None:
         """Write the current range of a loop over tiles."""
@@ -247,13 +273,13 @@ class _WalkWriter:
         if is_flush:
             self.out.line("if constexpr (!kRuns) return;")
             tensors = {part.name for part in walk(expr) if isinstance(part, Element)}
-            until = self.until(self._writers(tensors))
+            until = self._written_until(tensors)
             self.out.line(f"if (!run.wait_for_flush({number}, {until})) return;")
         name = self._name("value")
         self.out.line(f"bool {name}_failed = false;")
         text = self._text(expr, f"{name}_failed")
         self.out.line(f"const {scalar_type(expr.dtype)} {name} = {text};")
-        if is_flush:
+        if reads_element(expr, self.changing):
             self.out.line("run.flush();")
         self.out.line(f"if ({name}_failed) {{")
         self.fails("", loc, number)
@@ -292,32 +318,44 @@ class _WalkWriter:
 
     # --- waits ---
 
-    def _writers(self, tensors: set[str]) -> list[DeviceWait]:
-        """Return waits for all earlier tasks that write one of `tensors`."""
-        return [
-            DeviceWait(number, EARLIER)
-            for number, task in enumerate(w.tasks(self.workload.body))
-            if tensors & self._written_by(task)
-        ]
+    def _written_until(self, tensors: set[str]) -> str:
+        """Return a number that all earlier tasks which write one of `tensors` are below."""
+        found = "uint64_t{0}"
+        for number, task in enumerate(w.tasks(self.workload.body)):
+            if tensors & self._written_by(task):
+                found = f"max({found}, after_{number})"
+        return found
 
     def _written_by(self, task: w.Task) -> set[str]:
         pairs = zip(self.module.kernel(task.kernel).params, task.args, strict=True)
         return {arg.tensor for param, arg in pairs if isinstance(arg, Region) and param.role != "in"}
 
-    def until(self, waits: Sequence[DeviceWait]) -> str:
-        """Return the number that all tasks are below which are waited for together."""
-        found = "uint64_t{0}"
-        for wait in waits:
-            if wait.kind == LATEST:
-                continue
-            text = f"static_cast<uint64_t>(last_{wait.first} + 1)"
-            if wait.kind == ITERATIONS:
-                base = "0" if wait.base is None else self.scopes[wait.base].name
-                loop = self.site_scopes[wait.first][wait.depth].number
-                count = f"{base} + {wait.offset + 1}"
-                text = f"before_iteration(begin_{loop}, per_{loop}, {count}, last_{wait.first})"
-            found = f"max({found}, {text})"
-        return found
+    def _noted(self) -> Iterator[str]:
+        """Yield the names of the numbers of tasks that waits refer to."""
+        for wait in (wait for waits in self.waits for wait in waits):
+            for moment in (wait.since, wait.until):
+                names = {ENDED: ("begin", "end", "here", "per"), BEFORE: ("before", "here")}
+                for name in names.get(moment.kind, (_NAMES.get(moment.kind),)):
+                    if name is not None:
+                        yield f"{name}_{moment.number}"
+        deciding = w.deciding_tensors(self.workload.body)
+        labels = {label for task in w.tasks(self.workload.body) for label in task.after}
+        for number, task in enumerate(w.tasks(self.workload.body)):
+            if task.label in labels or self._written_by(task) & deciding:
+                yield f"after_{number}"
+
+    def _awaited(self, wait: DeviceWait) -> str:
+        """Return the tasks that are waited for, as `Tasks`."""
+        since, until = self._moment(wait.since), self._moment(wait.until)
+        return f"latest({since}, {until})" if wait.is_latest else f"Tasks{{{since}, {until}}}"
+
+    def _moment(self, moment: Moment) -> str:
+        """Return a moment as the number of the task that came next."""
+        number = moment.number
+        if moment.kind == ENDED:
+            base = "" if moment.base is None else f"{self.scopes[moment.base]} + "
+            return f"after_iterations(begin_{number}, per_{number}, {base}{moment.offset}, end_{number})"
+        return "uint64_t{0}" if moment.kind == START else f"{_NAMES[moment.kind]}_{number}"
 
     # --- tasks ---
 
@@ -326,7 +364,6 @@ class _WalkWriter:
         if task.workspace is not None:
             raise self.refused("a workspace", "blocks have shared memory alone", task.loc)
         self.sites.append(task)
-        self.site_scopes.append(tuple(self.scopes))
         if task.label:
             self.labels[task.label] = site
         late = [arg for arg in task.args if not isinstance(arg, Region) and reads_element(arg, self.written)]
@@ -342,7 +379,7 @@ class _WalkWriter:
             self._arguments(kernel, task, site, flushed)
             self._run(kernel, task, site)
         self.out.line("}")
-        self.out.line(f"last_{site} = static_cast<int64_t>(run.next()) - 1;")
+        self._note(f"after_{site}")
 
     def _taken(self, task: w.Task, site: int) -> str:
         """Return the call that numbers a task, and tells whether the block runs it."""
@@ -362,13 +399,14 @@ class _WalkWriter:
         return f"{function}({key})"
 
     def _run(self, kernel: KernelFunction, task: w.Task, site: int) -> None:
-        waits = self.waits[site]
-        latest = [w.first for w in waits if w.kind == LATEST] + [self.labels[label] for label in task.after]
-        points = ", ".join(f"last_{first}" for first in dict.fromkeys(latest)) or "-1"
+        labels = [self.labels[label] for label in task.after]
+        waits = [self._awaited(wait) for wait in self.waits[site]]
+        waits += [f"latest(0, after_{label})" for label in labels]
         self.out.line("if constexpr (kRuns) {")
         with self.out.indented():
-            self.out.line(f"const int64_t points[] = {{{points}}};")
-            self.out.line(f"if (!run.wait({site}, {self.until(waits)}, points)) return;")
+            self.out.line(f"const Tasks waits[] = {{{', '.join(waits) or 'Tasks{}'}}};")
+            self.out.line(f"if (!run.wait({site}, waits, known + {self.num_waits})) return;")
+            self.num_waits += max(1, len(waits))
             if self._written_by(task) & self.flush_tensors:
                 self.out.line(f"if (!run.wait_for_readers({site})) return;")
             self._row_lists(task, site, is_late=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 
 from pto_wsp.analysis.accesses.sites import TaskSite, sites
@@ -10,59 +10,74 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, Rows
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Expr, Unary, Var, walk
-from pto_wsp.prove.waits import ALL, POINT, SymbolicWait, symbolic_waits
+from pto_wsp.prove.waits import ALL, POINT, SymbolicWait, WaitBound, symbolic_waits
 from pto_wsp.support.record import record
 
-LATEST, EARLIER, ITERATIONS = "latest", "earlier", "iterations"
+START = "the start of the run"
+ENTERED = "the loop was entered"
+HERE = "the iteration of the loop began"
+BEFORE = "the iteration before it began"
+ENDED = "an iteration of the loop ended"
+LATEST = "the latest task of a place in the text was made"
+
+
+@record
+class Moment:
+    """A moment in the walk, given by the number of the task that came next.
+
+    Attributes:
+        kind: START, ENTERED, HERE, BEFORE, ENDED or LATEST.
+        number: of the loop, in the order of the text; for LATEST the number of the place.
+        base: of ENDED, the depth of the loop around the task that waits whose iteration is meant; None for 0.
+        offset: of ENDED, what is added to it.
+    """
+
+    kind: str
+    number: int = 0
+    base: int | None = None
+    offset: int = 0
 
 
 @record
 class DeviceWait:
-    """Which tasks of a place in the text a task waits for.
+    """A task waits for the tasks that were made between two moments of the walk.
 
     Attributes:
-        first: number of the place in the text.
-        kind: LATEST, the task that was made last there; EARLIER, all tasks up to that one; ITERATIONS, all
-            tasks up to the end of an iteration of the loop at `depth` around that place, which has ended.
-        depth: of the loop.
-        base: depth of the loop around the task that waits from whose iteration is counted; None for 0.
-        offset: what is added to it.
+        since: the first moment.
+        until: the second moment.
+        is_latest: whether only the last task before `until` is waited for, if it was made after `since`.
     """
 
-    first: int
-    kind: str
-    depth: int = 0
-    base: int | None = None
-    offset: int = 0
+    since: Moment
+    until: Moment
+    is_latest: bool = False
 
 
 def device_waits(module: Module) -> list[list[DeviceWait]]:
     """Return what each task in the text waits for, in the order of the text.
 
-    Nothing is proved without islpy, nor where variables or elements that tasks write decide what runs, for
-    proofs then take minutes. A task then waits for all earlier tasks of the places that it may conflict with.
+    Without islpy nothing is proved. A task then waits for all earlier tasks of the places that it may
+    conflict with.
 
     Args:
         module: without calls of workloads, and not a network.
     """
     found = sites(module)
     waits: list[set[DeviceWait]] = [set() for _ in found]
-    if find_spec("islpy") is None or _changes_by_itself(module):
+    if find_spec("islpy") is None:
         for second in found:
-            waits[second.number] |= {DeviceWait(f, EARLIER) for f in _conflicting(found, second)}
+            waits[second.number].update(_prefix(first) for first in _conflicting(found, second))
     else:
+        of = _Waits(module, found)
         for wait in symbolic_waits(module):
-            waits[wait.second.number].add(_device_wait(wait, module))
+            waits[wait.second.number].add(of.wait(wait))
     for second in found:
-        waits[second.number] |= {DeviceWait(f, EARLIER) for f in _sharing_row_lists(found, second)}
+        waits[second.number].update(_prefix(first) for first in _sharing_row_lists(found, second))
     return [sorted(each, key=str) for each in waits]
 
 
-def _changes_by_itself(module: Module) -> bool:
-    """Return whether variables, or elements that tasks write, decide what runs."""
-    body = module.entry_workload.body
-    has_variables = any(isinstance(node, w.Set) for node in w.walk_nodes(body))
-    return has_variables or not module.written.isdisjoint(w.deciding_tensors(body))
+def _prefix(first: int) -> DeviceWait:
+    return DeviceWait(Moment(START), Moment(LATEST, first))
 
 
 def _conflicting(found: Sequence[TaskSite], second: TaskSite) -> Iterator[int]:
@@ -88,19 +103,48 @@ def _written(site: TaskSite) -> set[str]:
     return {access.region.tensor for access in site.accesses if access.is_write}
 
 
-def _device_wait(wait: SymbolicWait, module: Module) -> DeviceWait:
-    first, second, depth = wait.first, wait.second, wait.depth
-    if wait.is_earlier:
-        (bound, *inner) = wait.bounds
-        is_previous = bound.kind == POINT and bound.loop == depth and bound.offset == -1 and not inner
-        is_last = is_previous and first.number >= second.number
-        return DeviceWait(first.number, LATEST if is_last else EARLIER)
-    if not wait.bounds:
-        return DeviceWait(first.number, LATEST)
-    bound = wait.bounds[0]
-    if bound.kind == ALL or not is_regular(first.loops[depth], module):
-        return DeviceWait(first.number, EARLIER)
-    return DeviceWait(first.number, ITERATIONS, depth, bound.loop, bound.offset)
+class _Waits:
+    """Turns symbolic waits into moments of the walk."""
+
+    def __init__(self, module: Module, found: Sequence[TaskSite]) -> None:
+        self.module = module
+        self.found = found
+        self.loops = loop_numbers(module.entry_workload)
+
+    def wait(self, wait: SymbolicWait) -> DeviceWait:
+        loops = self.found[wait.first.number].loops
+        if wait.is_earlier:
+            return self._of_earlier_iterations(wait, self.loops[id(loops[wait.depth])])
+        latest = Moment(LATEST, wait.first.number)
+        if wait.bounds:
+            return self._of_earlier_loop(wait.bounds[0], loops[wait.depth], latest)
+        shared = loops[: wait.depth]
+        since = Moment(HERE, self.loops[id(shared[-1])]) if shared else Moment(START)
+        return DeviceWait(since, latest, is_latest=True)
+
+    def _of_earlier_iterations(self, wait: SymbolicWait, loop: int) -> DeviceWait:
+        """Return a wait for iterations, before the current one, of a loop around both tasks."""
+        bound, *inner = wait.bounds
+        first, second = wait.first.number, wait.second.number
+        is_previous = bound.kind == POINT and bound.loop == wait.depth and bound.offset == -1
+        # Tasks of one place that each wait for the one before complete in order.
+        if not inner and (first == second or (first > second and is_previous)):
+            return DeviceWait(Moment(ENTERED, loop), Moment(LATEST, first), is_latest=True)
+        return DeviceWait(Moment(BEFORE if is_previous else ENTERED, loop), Moment(HERE, loop))
+
+    def _of_earlier_loop(self, bound: WaitBound, loop: w.Loop, latest: Moment) -> DeviceWait:
+        """Return a wait for iterations of a loop around the first task alone, which has ended."""
+        number = self.loops[id(loop)]
+        if bound.kind == ALL or not is_regular(loop, self.module):
+            return DeviceWait(Moment(ENTERED, number), latest)
+        first, last = (Moment(ENDED, number, bound.loop, bound.offset + more) for more in (0, 1))
+        return DeviceWait(first if bound.kind == POINT else Moment(ENTERED, number), last)
+
+
+def loop_numbers(workload: w.WorkloadFunction) -> Mapping[int, int]:
+    """Return the numbers of loops in the order of the text, by their ids."""
+    loops = (node for node in w.walk_nodes(workload.body) if isinstance(node, w.Loop))
+    return {id(loop): number for number, loop in enumerate(loops)}
 
 
 def is_regular(loop: w.Loop, module: Module) -> bool:

@@ -2,11 +2,12 @@
 /// \file
 /// A program that the blocks of one launch run themselves.
 ///
-/// Every block walks the whole program and numbers its tasks in program order. A block runs its tasks in
-/// this order: those that it claims by ticket, or those that the schedule gives it. With a window of W tasks,
-/// task n is complete when element n mod W of a ring exceeds n / W, and begins after task n - W: waits need
-/// memory for the window alone. Each wait is for earlier tasks, so the oldest task that is not complete can
-/// always run, if all blocks of the launch are resident.
+/// Every block walks the program and numbers its tasks in program order. A block runs its tasks in this
+/// order: those that it claims by ticket, or those that the schedule gives it. It passes over iterations
+/// without tasks of its own, where all iterations of a loop make equally many tasks. With a window of W
+/// tasks, task n is complete when element n mod W of a ring exceeds n / W, and begins after task n - W: waits
+/// need memory for the window alone. Each wait is for earlier tasks, so the oldest task that is not complete
+/// can always run, if all blocks of the launch are resident.
 #pragma once
 
 #include "pto/wsp/tile/cuda/scalar.hpp"
@@ -135,6 +136,16 @@ struct Program {
   uint32_t num_pools;
 };
 
+/// Tasks by number, from `first` to the one before `end`; none if that is not larger.
+struct Tasks {
+  uint64_t first = 0, end = 0;
+};
+
+/// The last task before `until`, if it was made since `since`.
+PTO_DEVICE_INLINE Tasks latest(uint64_t since, uint64_t until) {
+  return until > since ? Tasks{until - 1, until} : Tasks{};
+}
+
 /// A number modulo a positive one, as in Python.
 PTO_DEVICE_INLINE int64_t modulo(int64_t a, int64_t b) {
   const int64_t rest = a % b;
@@ -160,10 +171,26 @@ class Run {
   /// The number of the next task.
   PTO_DEVICE_INLINE uint64_t next() const { return next_; }
 
+  /// Iterations of a loop that a block passes over: those without tasks of its own, except for the last one,
+  /// and for the one before its own, to which later tasks refer.
+  /// \tparam kClaims whether blocks claim tasks; otherwise they take turns
+  /// \param per tasks of each iteration; 0 if that is not known
+  /// \param left iterations from the current one on
+  template <bool kClaims>
+  PTO_DEVICE_INLINE int64_t skip(uint64_t per, int64_t left) {
+    if (per == 0) return 0;
+    const uint64_t others = (kRuns && kClaims ? claimed(0) : turn()) - next_;
+    if (others < 2 * per) return 0;
+    const uint64_t until = others / per, most = static_cast<uint64_t>(left);
+    const uint64_t skipped = (until < most ? until : most) - 1;
+    next_ += skipped * per;
+    return static_cast<int64_t>(skipped);
+  }
+
   // Each of these numbers a task, and returns whether this block runs it. While arguments are checked, blocks
   // take turns.
 
-  PTO_DEVICE_INLINE bool takes_turn() { return next_++ % blocks() == block(); }
+  PTO_DEVICE_INLINE bool takes_turn() { return turn() == next_++; }
   /// The task is for a block by its number.
   PTO_DEVICE_INLINE bool takes_of(int64_t owner) {
     return !kRuns ? takes_turn() : (++next_, modulo(owner, blocks()) == block());
@@ -175,14 +202,19 @@ class Run {
     for (int k = 0; k < kBounds; ++k) owner += bounds[k] <= next_;
     return takes_of(owner);
   }
+  /// The task is for the block that claims it.
+  PTO_DEVICE_INLINE bool claims() {
+    if constexpr (!kRuns) return takes_turn();
+    has_ticket_ = claimed(0) != next_++;
+    return !has_ticket_;
+  }
   /// The task is for the block that claims it, of the pool with the number of its key.
   PTO_DEVICE bool claims_of(int64_t key) {
     if constexpr (!kRuns) return takes_turn();
     ++next_;
     const int pool = static_cast<int>(modulo(key, program_.num_pools));
     if (pool != pool_) return false;
-    if (!has_ticket_) ticket_ = broadcast(thread() == 0 ? take_ticket(program_.tickets + pool) : 0);
-    has_ticket_ = num_in_pool_++ != ticket_;
+    has_ticket_ = claimed(pool) != num_in_pool_++;
     return !has_ticket_;
   }
 
@@ -202,18 +234,23 @@ class Run {
     end({2 * next_ - 1, next_ - 1, 0, Cause::kRegion, site, argument, 0});
   }
 
-  /// Waits, before the task that was just numbered, for all tasks before `until`, and for those in `points`
-  /// that are not negative. False if the run ends before this task.
-  template <int kPoints>
-  PTO_DEVICE bool wait(int32_t site, uint64_t until, const int64_t (&points)[kPoints]) {
-    const uint64_t most = until > floor_ ? until : floor_;
+  /// Waits before the task that was just numbered. False if the run ends before this task.
+  /// \param waits the tasks that it waits for, all of them earlier ones
+  /// \param known for each of `waits`, earlier tasks that are complete, in one row; of this place in the text
+  template <int kWaits>
+  PTO_DEVICE bool wait(int32_t site, const Tasks (&waits)[kWaits], Tasks* known) {
+    uint64_t most = floor_;
+    for (const Tasks& tasks : waits) most = tasks.end > most ? tasks.end : most;
     const bool is_next = await(2 * next_ - 1, site, most, [&] {
-      bool waits = misses(most);
-      PTO_EACH(k, kPoints) waits |= points[k] >= 0 && !is_done(static_cast<uint64_t>(points[k]));
-      return waits || (next_ > program_.window && !is_done(next_ - 1 - program_.window));
+      bool misses = misses_before(floor_);
+      for (int k = 0; k < kWaits; ++k) misses |= misses_of(waits[k], known[k]);
+      return misses || (next_ > program_.window && !is_done(next_ - 1 - program_.window));
     });
-    if (is_next && next_ <= program_.max_spans) begin_ = clock_ns();
-    return is_next;
+    if (!is_next) return false;
+    for (int k = 0; k < kWaits; ++k) known[k].end = waits[k].end > known[k].end ? waits[k].end : known[k].end;
+    known_ = floor_ > known_ ? floor_ : known_;
+    if (next_ <= program_.max_spans) begin_ = clock_ns();
+    return true;
   }
 
   /// Waits until all blocks have read the flush points so far: their elements may then be written.
@@ -227,7 +264,7 @@ class Run {
 
   /// Waits for all tasks before `until`, whose results decide how the walk goes on.
   PTO_DEVICE bool wait_for_flush(int32_t place, uint64_t until) {
-    return await(2 * next_, place, until, [&] { return misses(until); });
+    return await(2 * next_, place, until, [&] { return misses_before(until); });
   }
   /// The elements of a flush point were read.
   PTO_DEVICE void flush() {
@@ -290,15 +327,33 @@ class Run {
   PTO_DEVICE_INLINE bool is_done(uint64_t number) const {
     return acquire(program_.done + number % program_.window) > number / program_.window;
   }
-  /// Whether one of the tasks before `until` is not complete. All threads call it, and remember those that
-  /// are.
-  PTO_DEVICE_INLINE bool misses(uint64_t until) {
-    while (num_known_ < until) {
-      const uint64_t number = num_known_ + uint64_t(thread()), after = num_known_ + uint64_t(threads());
-      if (any(number < until && !is_done(number))) return true;
-      num_known_ = after < until ? after : until;
+  /// Whether a task is not complete, of those that this thread looks at. All threads call it. They remember
+  /// in `known` tasks that are complete.
+  PTO_DEVICE_INLINE bool misses_of(const Tasks& tasks, Tasks& known) const {
+    if (known.first > tasks.first || known.end < tasks.first) known = {tasks.first, tasks.first};
+    const auto step = static_cast<uint64_t>(threads()), own = static_cast<uint64_t>(thread());
+    for (; known.end + step < tasks.end; known.end += step) {
+      if (any(!is_done(known.end + own))) return true;
     }
-    return false;
+    return known.end + own < tasks.end && !is_done(known.end + own);
+  }
+  PTO_DEVICE_INLINE bool misses_before(uint64_t until) {
+    Tasks known{0, known_};
+    const bool misses = misses_of({0, until}, known);
+    known_ = known.end;
+    return misses;
+  }
+
+  /// The number, in its pool, of the next task that this block claims.
+  PTO_DEVICE_INLINE uint64_t claimed(int pool) {
+    if (!has_ticket_) ticket_ = broadcast(thread() == 0 ? take_ticket(program_.tickets + pool) : 0);
+    has_ticket_ = true;
+    return ticket_;
+  }
+  /// The number of the next task that is this block's by turn.
+  PTO_DEVICE_INLINE uint64_t turn() {
+    if (turn_ < next_) turn_ = next_ + (block() + blocks() - next_ % blocks()) % blocks();
+    return turn_;
   }
 
   template <class Waits>
@@ -324,18 +379,17 @@ class Run {
   const Program program_;
   TaskContext context_;
   uint64_t next_ = 0, floor_ = 0, num_completed_ = 0, num_flushed_ = 0;
-  uint64_t num_known_ = 0;  ///< all tasks before are known to be complete
-  uint64_t ticket_ = 0, num_in_pool_ = 0, begin_ = 0;
+  uint64_t known_ = 0;  ///< all tasks before are complete
+  uint64_t ticket_ = 0, turn_ = block(), num_in_pool_ = 0, begin_ = 0;
   int pool_ = 0;
   bool has_ended_ = false, has_ticket_ = false;
 };
 
-/// The tasks of the first `count` iterations of a loop that began with task `begin` and makes `per` tasks in
-/// each of them, as a number that all are below; at most `last` + 1.
-PTO_DEVICE_INLINE uint64_t before_iteration(uint64_t begin, uint64_t per, int64_t count, int64_t last) {
-  if (count <= 0) return 0;
-  const uint64_t until = begin + static_cast<uint64_t>(count) * per;
-  return until < static_cast<uint64_t>(last + 1) ? until : static_cast<uint64_t>(last + 1);
+/// The number of the task after the first `count` iterations of a loop, from its first task, the tasks of an
+/// iteration, and the task after it.
+PTO_DEVICE_INLINE uint64_t after_iterations(uint64_t begin, uint64_t per, int64_t count, uint64_t end) {
+  const uint64_t after = begin + (count > 0 ? static_cast<uint64_t>(count) * per : 0);
+  return after < end ? after : end;
 }
 
 namespace scalar {

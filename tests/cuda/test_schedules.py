@@ -86,6 +86,14 @@ def test_blocks_claim_tasks() -> None:
     assert [event.label for event in trace][N - 1 : N + 1] == [f"double[{N - 1}]", "halve[0]"]
 
 
+def test_the_number_of_blocks_goes_with_pools() -> None:
+    """The first two blocks run even rows, the others odd ones."""
+    pools = Pools.custom(lambda t: t.i, [2])
+    program = traced(Schedule().dispatch(DispatchPolicy.work_steal(4)).task_graph(pools=pools))
+    keys = [*range(N), *range(N)]
+    assert all((block >= 2) == i % 2 for block, i in zip(blocks_of(program), keys, strict=True))
+
+
 def test_a_run_is_drawn(tmp_path: Path) -> None:
     """The swimlane has a lane per block; dependences are not recorded."""
     trace = traced(Schedule(), workers=2).trace

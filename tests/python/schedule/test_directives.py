@@ -22,7 +22,7 @@ from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.options import run_options
 from pto_wsp.support.record import replace
 from pto_wsp.targets.base import Refused
-from pto_wsp.targets.cuda.order import NAMES_BLOCKS, TaskOrder
+from pto_wsp.targets.cuda.order import TaskOrder, says_which_block
 from pto_wsp.targets.schedules import require_support, support
 from tests.python.lower.test_lower_workload_to_bytecode import lower
 from tests.python.schedule.steps import CORES, SHAPE, STEPS, counter
@@ -116,7 +116,7 @@ def test_the_page_lists_what_is_refused_together() -> None:
         refused = is_refused("cpu", one, two)
         assert refused == is_listed, (one.title, two.title)
         if not any(isinstance(support("cuda", d.policy), Refused) for d in (one, two)):
-            assert is_refused("cuda", one, two) == ({one.kind, two.kind} <= NAMES_BLOCKS)
+            assert is_refused("cuda", one, two) == (says_which_block(one) and says_which_block(two))
 
 
 def kind_default(directive: Directive) -> bool:

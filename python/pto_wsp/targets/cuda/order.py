@@ -26,7 +26,7 @@ MAX_POOLS = 32
 """`kMaxPools` of program.hpp."""
 
 NAMES_BLOCKS = frozenset({"dispatch", "ready", "pools"})
-"""Kinds whose directives, other than the default, say which block runs a task. A schedule has one of them."""
+"""Kinds whose policies, other than the default, say which block runs a task. A schedule has one of them."""
 
 _HASH = 2654435761
 
@@ -59,6 +59,11 @@ def support(policy: Policy[..., Directive]) -> Support:
     return Refused(_REASONS.get(policy.kind, "nothing on the GPU enforces it"))
 
 
+def says_which_block(directive: Directive) -> bool:
+    """Return whether a directive says which block runs a task."""
+    return directive.kind in NAMES_BLOCKS and directive.name != directive.default().name
+
+
 class TaskOrder:
     """What the schedule of a program says of blocks.
 
@@ -89,7 +94,7 @@ class TaskOrder:
         self.num_keys = self._dispatch.n if self._dispatch.name == "dispatch_by" else 0
         self.is_claimed, is_single = self._dispatch.name == "work_steal", self._pools.name == "single"
         self.is_by_number = (self.is_claimed and is_single) or self._dispatch.name == "round_robin"
-        naming = [directive for directive in schedule if directive.kind in NAMES_BLOCKS]
+        naming = [directive for directive in schedule if says_which_block(directive)]
         if len(naming) > 1:
             reason = f"`{naming[0].title}` says which block runs a task"
             raise UnsupportedByTarget(target=target, what=f"`{naming[1].title}`", reason=reason)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from examples.cases import Run, cases, copied
-from pto_wsp.errors import CompileError, UnsupportedByTarget
+from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.runtime.compiling import compile_module
 from tests.cuda.launched import launched
 
@@ -14,11 +14,15 @@ CASES = dict(cases())
 
 QUICK = ("01_scale_rows/scale_rows.py", "cookbook/decode_loop.py", "cookbook/ragged_attention.py")
 
-REFUSED: dict[str, type[CompileError]] = {
-    "07_pipeline/pipeline.py": UnsupportedByTarget,  # networks of processes
-    "08_expert_network/expert_network.py": UnsupportedByTarget,
+ONE_ORDER = "it runs workloads of one program order: compile for `interp`"
+
+REFUSED = {
+    "07_pipeline/pipeline.py": ("a network of processes", "def load(", ONE_ORDER),
+    "08_expert_network/expert_network.py": ("a network of processes", "def deal(", ONE_ORDER),
+    "09_streaming_attention/streaming_attention.py": ("a network of processes", "def load_keys(", ONE_ORDER),
+    "10_decode_server/decode_server.py": ("a network of processes", "def source(", ONE_ORDER),
 }
-"""Examples that the target refuses."""
+"""Examples that the target refuses: what it refuses, the line where, and the reason."""
 
 EMULATED = (
     *("02_paged_decode/paged_decode.py", "03_moe/moe.py", "06_tuned_decode/tuned_decode.py"),
@@ -28,6 +32,12 @@ EMULATED = (
     *("llama/workload.py", "pto_programs/softmax.py"),
 )
 """The others whose emulation takes less than minutes."""
+
+LONG = (
+    *("04_sparse_attention/sparse_attention.py", "05_decode_loop/decode_loop.py"),
+    *("pto_programs/bgemm.py", "pto_programs/llama.py"),
+)
+"""Examples that are compiled alone."""
 
 
 @pytest.mark.usefixtures("gpu")
@@ -50,9 +60,15 @@ def compare(run: Run, found: dict[str, object], wanted: dict[str, object]) -> No
         np.testing.assert_allclose(*wide, rtol=1e-2, atol=1e-3, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if "deepseek" in name else ()) for name in REFUSED]
-)
+@pytest.mark.parametrize("name", REFUSED)
 def test_refused_example(name: str) -> None:
-    with pytest.raises(REFUSED[name]):
+    what, line, reason = REFUSED[name]
+    with pytest.raises(UnsupportedByTarget) as caught:
         compile_module(CASES[name]().module, "cuda")
+    text, place = str(caught.value), f"{name}:"
+    assert f"target `cuda` does not support {what}\n" in text
+    assert place in text and line in text and reason in text
+
+
+def test_every_example_is_run_compiled_or_refused() -> None:
+    assert sorted((*QUICK, *EMULATED, *LONG, *REFUSED)) == sorted(CASES)

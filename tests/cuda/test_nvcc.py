@@ -9,17 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from examples.llm.checkpoint import pack
+from examples.llm.workload import decoder
+from examples.minilm.workload import encoder
 from pto_wsp.errors import CompilerFailed
+from pto_wsp.ir.verify import verify
 from pto_wsp.runtime.cache import ArtifactCache
+from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets import registry
 from pto_wsp.targets.c_style.spelling import function_name
 from pto_wsp.targets.cpu.toolchain import include_directory
 from pto_wsp.targets.cuda import toolchain
 from pto_wsp.targets.cuda.emit import DeviceCode, emit_device_code
-from pto_wsp.types.dtype import DType, bf16, f16
+from pto_wsp.types.dtype import DType, bf16, f16, f32
 from tests.cuda import test_products as products
 from tests.cuda import test_programs as programs
 from tests.cuda import test_rows as rows
+from tests.cuda.test_examples import CASES, QUICK, REFUSED
+from tests.python.examples.llm.models import SMALL, random_checkpoint
 
 NVCC = next(toolchain.nvcc_paths(), None)
 NVRTC = next(toolchain.nvrtc_libraries(), None)
@@ -36,7 +43,7 @@ needs_nvcc = pytest.mark.skipif(
     NVCC is None, reason="there is no nvcc: install the extra `cuda` or the CUDA toolkit"
 )
 needs_nvrtc = pytest.mark.skipif(NVRTC is None, reason="there is no NVRTC: install `nvidia-cuda-nvrtc`")
-ARCHITECTURES = ("sm_80", "sm_90a", "sm_100")
+ARCHITECTURES = ("sm_80", "sm_90", "sm_90a", "sm_100")
 
 
 def compiled(source: Path, architecture: str, *options: str) -> str:
@@ -62,6 +69,53 @@ def test_programs_compile(architecture: str, tmp_path: Path) -> None:
         assert all(int(bytes_) <= 64 for bytes_ in re.findall(r"(\d+) bytes spill stores", said)), said
 
 
+MODELS = {
+    "llm": lambda: decoder(pack(random_checkpoint(SMALL)).plan(f32, f32)),
+    "minilm": lambda: encoder("f32"),
+}
+"""Whole models, which `examples.cases` does not list."""
+
+MOST_SPILLED = {
+    "02_paged_decode/paged_decode.py": 128,
+    "04_sparse_attention/sparse_attention.py": 512,
+    "05_decode_loop/decode_loop.py": 1024,
+    "deepseek_v32/graphs.py": 1536,
+    "llama/workload.py": 512,
+    "llm": 1024,
+    "minilm": 256,
+    "pto_programs/bgemm.py": 128,
+}
+"""Bytes that stores of a thread may spill; others may spill 64."""
+
+
+TOO_LARGE = ("pto_programs/llama.py",)
+"""Programs that nvcc does not compile in minutes: this one has 387 tasks in its text."""
+
+
+def emitted(name: str) -> str:
+    """Return the program of an example."""
+    make = MODELS.get(name)
+    module = CASES[name]().module if make is None else make().trace().module
+    return (
+        registry.get("cuda").emit(Prepared(verify(module), registry.get("cuda")).module).files["program.cu"]
+    )
+
+
+@pytest.mark.slow
+@needs_nvcc
+@pytest.mark.parametrize("name", [name for name in (*CASES, *MODELS) if name not in (*REFUSED, *TOO_LARGE)])
+def test_examples_compile(name: str, tmp_path: Path) -> None:
+    """Every example for one architecture, and short ones for all. Output: registers and spilled bytes."""
+    source = tmp_path / "program.cu"
+    source.write_text(emitted(name))
+    for architecture in ARCHITECTURES if name in QUICK else ("sm_90a",):
+        said = compiled(source, architecture, "-cubin", "-Xptxas", "-v")
+        registers = max(map(int, re.findall(r"Used (\d+) registers", said)))
+        spilled = sum(map(int, re.findall(r"(\d+) bytes spill stores", said)))
+        print(f"{name} {architecture}: {registers} registers, {spilled} bytes spilled")
+        assert spilled <= MOST_SPILLED.get(name, 64)
+
+
 @needs_nvcc
 @pytest.mark.parametrize("architecture", ["sm_80", pytest.param("sm_90a", marks=pytest.mark.slow)])
 def test_rows_compile(architecture: str, tmp_path: Path) -> None:
@@ -73,6 +127,18 @@ def test_rows_compile(architecture: str, tmp_path: Path) -> None:
     compiled(source, architecture, "-ptx")
     text = source.with_suffix(".out").read_text()
     assert "cp.async" in text and "bar" in text and "fma.rn.f32" in text
+
+
+@needs_nvcc
+def test_blocks_share_counters_by_single_operations(tmp_path: Path) -> None:
+    """Counters are released by one store and acquired by one load; tickets need no compare-and-swap."""
+    source = tmp_path / "program.cu"
+    source.write_text(registry.get("cuda").emit(programs.chain.compile("interp").module).files["program.cu"])
+    compiled(source, "sm_80", "-ptx")
+    text = source.with_suffix(".out").read_text()
+    for operation in ("ld.acquire.gpu.global.u64", "st.release.gpu.global.u64", "atom.global.add.u64"):
+        assert operation in text
+    assert not re.search(r"\.cas|ld\.volatile", text)
 
 
 @needs_nvcc

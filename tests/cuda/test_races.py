@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 from math import prod
@@ -19,6 +18,7 @@ from pto_wsp.types.tile import TileType, ViewType
 from tests.cuda import test_products as products
 from tests.cuda import test_programs as programs
 from tests.cuda import test_rows as rows
+from tests.cuda.alone import run_fixed
 from tests.cuda.emulated import EMULATION, emulated_source
 from tests.cuda.test_barriers import softmax_rows
 from tests.slow import mostly_slow
@@ -74,11 +74,7 @@ def run_checked(
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if built.returncode != 0:
         pytest.skip(f"g++ builds nothing with ThreadSanitizer: {built.stderr[-300:]}")
-    # The sanitizer needs its addresses where they are without randomisation.
-    fixed = ["setarch", "-R"]
-    may_fix = shutil.which("setarch") and subprocess.run([*fixed, "true"], check=False).returncode == 0
-    command = [*(fixed if may_fix else []), str(output)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_fixed([str(output)])
 
 
 def code_of(kernels: Sequence[KernelFunction]) -> str:

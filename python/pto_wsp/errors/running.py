@@ -200,7 +200,7 @@ class Stuck(RunError):
 
     code = "stuck"
     template = "no task can run, and {count} wait for ever"
-    label = "the first is one of kernel `{kernel}`{where}"
+    label = "the first is {first}"
     hint = "this is a fault of PTO-WSP: please report it with the program"
 
 

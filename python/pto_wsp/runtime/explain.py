@@ -80,7 +80,9 @@ def _stuck(c: ErrorContext) -> errors.PtoError:
         (f"task {task}, in slice {number}, waits for {reason}", c.lowered.sites[pc].loc)
         for task, number, pc, reason in zip(tasks, slices, pcs, reasons, strict=True)
     ]
-    return errors.Stuck(count=count, kernel=c.kernel.name, where=where, loc=c.task.loc, notes=notes)
+    return errors.Stuck(
+        count=count, first=f"one of kernel `{c.kernel.name}`{where}", loc=c.task.loc, notes=notes
+    )
 
 
 def _out_of_memory(c: ErrorContext) -> errors.PtoError:

@@ -87,12 +87,14 @@ class _Explained:
 
     def _stuck(self) -> PtoError:
         failure = self.failure
-        if failure.is_walk:
-            kernel, loc = "none", self.code.walk.places[failure.place][1]
-        else:
-            kernel, loc = self._site.kernel, self._site.loc
         waits = f"task {failure.task} waits for a task before {failure.awaited}"
-        return Stuck(count="some", kernel=kernel, where=self._where(), loc=loc, notes=[(waits, loc)])
+        if failure.is_walk:
+            what, loc = self.code.walk.places[failure.place]
+            first = f"`{what}` decides what runs next"
+        else:
+            site, where = self._site, self._where()
+            first, loc = f"one of kernel `{site.kernel}`{where}", site.loc
+        return Stuck(count="some", first=first, loc=loc, notes=[(waits, loc)])
 
     def _refused(self) -> PtoError:
         """Return the error of a failure that follows from what tasks have written."""

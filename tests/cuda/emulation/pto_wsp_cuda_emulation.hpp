@@ -4,7 +4,8 @@
 ///
 /// The threads of a block are fibers. A fiber runs until it waits; then one of the fibers that can go on is
 /// chosen at random. Asynchronous copies happen when they are waited for, last one first. A barrier that not
-/// all threads reach ends the process with a message. ThreadSanitizer sees each fiber as a thread.
+/// all threads reach ends the process with a message. ThreadSanitizer sees each fiber as a thread. With
+/// PTO_EMULATION_DELAY_US, blocks sleep in random places.
 #pragma once
 
 #include <sched.h>
@@ -22,9 +23,14 @@
 #define PTO_UNCHECKED
 #endif
 
+#if !defined(PTO_EMULATION_DELAY_US)
+#define PTO_EMULATION_DELAY_US 0
+#endif
+
 namespace pto::wsp::cuda::emulation {
 
 inline constexpr int kThreads = 64, kWarpThreads = 32, kMaxCopies = 4096;
+inline constexpr uint64_t kDelayNs = 1000u * PTO_EMULATION_DELAY_US, kDelayEvery = 200;
 inline constexpr size_t kStackBytes = 128 * 1024;
 
 enum class Wait : uint8_t { none, block, block_any, warp, done };
@@ -103,7 +109,48 @@ inline thread_local uint32_t own_number = 0, own_blocks = 1;
 
 inline uint32_t block_number() { return own_number; }
 inline uint32_t num_blocks() { return own_blocks; }
-inline void pause() { sched_yield(); }
+
+PTO_UNCHECKED inline uint64_t next_random(Block& b) {
+  b.random ^= b.random << 13;
+  b.random ^= b.random >> 7;
+  b.random ^= b.random << 17;
+  return b.random;
+}
+
+/// Lets other blocks overtake this one: one call of kDelayEvery sleeps, for up to kDelayNs.
+PTO_UNCHECKED inline void delay() {
+  if (kDelayNs == 0 || next_random(*block) % kDelayEvery != 0) return;
+  const timespec time{0, static_cast<long>(next_random(*block) % (kDelayNs + 1))};
+  nanosleep(&time, nullptr);
+}
+
+inline void pause() {
+  sched_yield();
+  delay();
+}
+inline uint64_t acquire(const uint64_t* counter) {
+  delay();
+  return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+}
+/// Every counter advances: one that does not belongs to a task that has run before.
+inline void release(uint64_t* counter, uint64_t value) {
+  delay();
+  if (__atomic_load_n(counter, __ATOMIC_RELAXED) >= value) broken("a counter does not advance");
+  __atomic_store_n(counter, value, __ATOMIC_RELEASE);
+}
+inline void lower_to(uint64_t* number, uint64_t value) {
+  delay();
+  uint64_t found = __atomic_load_n(number, __ATOMIC_RELAXED);
+  while (value < found &&
+         !__atomic_compare_exchange_n(number, &found, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+  }
+}
+inline uint64_t take_ticket(uint64_t* number) {
+  delay();
+  const uint64_t found = __atomic_fetch_add(number, uint64_t{1}, __ATOMIC_RELAXED);
+  delay();
+  return found;
+}
 inline uint64_t clock_ns() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -112,7 +159,10 @@ inline uint64_t clock_ns() {
 
 PTO_UNCHECKED inline int thread() { return block->current; }
 
-PTO_UNCHECKED inline void sync() { leave(Wait::block, 0); }
+PTO_UNCHECKED inline void sync() {
+  delay();
+  leave(Wait::block, 0);
+}
 PTO_UNCHECKED inline bool any(bool holds) {
   block->fibers[block->current].vote = holds;
   leave(Wait::block_any, 0);
@@ -261,13 +311,6 @@ PTO_UNCHECKED inline void run_fiber() {
   if (fiber.result == 0 && fiber.num_copies > 0) broken("a kernel returns before its copies are done");
   fiber.num_copies = 0;
   leave(Wait::done, 0);
-}
-
-PTO_UNCHECKED inline uint64_t next_random(Block& b) {
-  b.random ^= b.random << 13;
-  b.random ^= b.random >> 7;
-  b.random ^= b.random << 17;
-  return b.random;
 }
 
 /// Makes the fibers of [first, first + count) ready if all of them wait for the same.

@@ -202,14 +202,14 @@ PTO_DEVICE_INLINE uint64_t acquire(const uint64_t* counter) {
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter) : "memory");
   return value;
 #else
-  return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+  return emulation::acquire(counter);
 #endif
 }
 PTO_DEVICE_INLINE void release(uint64_t* counter, uint64_t value) {
 #if defined(__CUDACC__)
   asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(counter), "l"(value) : "memory");
 #else
-  __atomic_store_n(counter, value, __ATOMIC_RELEASE);
+  emulation::release(counter, value);
 #endif
 }
 
@@ -218,10 +218,7 @@ PTO_DEVICE_INLINE void lower_to(uint64_t* number, uint64_t value) {
 #if defined(__CUDACC__)
   atomicMin(reinterpret_cast<unsigned long long*>(number), static_cast<unsigned long long>(value));
 #else
-  uint64_t found = __atomic_load_n(number, __ATOMIC_RELAXED);
-  while (value < found &&
-         !__atomic_compare_exchange_n(number, &found, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-  }
+  emulation::lower_to(number, value);
 #endif
 }
 
@@ -230,7 +227,7 @@ PTO_DEVICE_INLINE uint64_t take_ticket(uint64_t* number) {
 #if defined(__CUDACC__)
   return atomicAdd(reinterpret_cast<unsigned long long*>(number), 1ull);
 #else
-  return __atomic_fetch_add(number, uint64_t{1}, __ATOMIC_RELAXED);
+  return emulation::take_ticket(number);
 #endif
 }
 

@@ -10,13 +10,16 @@ from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Region
 from pto_wsp.ir.module import Module
-from pto_wsp.ir.scalar import Binary, Const, Expr, Var
-from pto_wsp.types import TensorType, TileType, f32
+from pto_wsp.ir.scalar import Binary, Const, Element, Expr, Var
+from pto_wsp.types import TensorType, TileType, f32, i32
 from tests.generators.drawing import Draw
 
 ROWS, COLS = 16, 8
 TOKENS = 8
 """Most tokens that a source sends."""
+
+DECIDING = 4
+"""Elements of each tensor that decides what runs."""
 
 
 def mix_kernel() -> k.KernelFunction:
@@ -38,6 +41,18 @@ def mix_kernel() -> k.KernelFunction:
     return k.KernelFunction("mix", params, tuple((name, tile) for name in names), (), body)
 
 
+def count_kernel() -> k.KernelFunction:
+    """Return y = a + 1, which decides what runs."""
+    tile, whole = TileType(1, 1, i32), (Full(), Full())
+    params = (k.Param("a", k.IN, tile), k.Param("y", k.OUT, tile))
+    body = (
+        k.Load("t0", Region("a", whole)),
+        k.Instr("adds", "t1", ("t0",), (Const(1),)),
+        k.Store(Region("y", whole), "t1"),
+    )
+    return k.KernelFunction("count", params, (("t0", tile), ("t1", tile)), (), body)
+
+
 class _Channel:
     """A channel; one that can be part of a cycle is received a bounded number of times."""
 
@@ -50,8 +65,11 @@ class _Channel:
 class _Writer:
     """Writes one process."""
 
-    def __init__(self, draw: Draw, number: int, ins: list[_Channel], outs: list[_Channel]) -> None:
+    def __init__(
+        self, draw: Draw, number: int, ins: list[_Channel], outs: list[_Channel], *, decides: bool
+    ) -> None:
         self.draw = draw
+        self.decides = decides
         self.number = number
         self.ins, self.outs = ins, outs
         self.count = f"v{number}"
@@ -74,6 +92,25 @@ class _Writer:
     def value(self) -> Expr:
         return Binary("add", Var(self.count), Const(self.draw.randrange(4)))
 
+    def number_of(self, most: int) -> Expr:
+        """Return a number below `most`: a constant, or an element of `N` or of what tasks write."""
+        constant = Const(self.draw.randrange(most))
+        if not self.decides or self.draw.random() < 0.4:
+            return constant
+        tensor = self.draw.choice(("N", f"D{self.number}"))
+        element = Element(tensor, (Const(self.draw.randrange(DECIDING)), Const(0), Const(0)))
+        return Binary("min", element, Const(most - 1))
+
+    def decide(self) -> tuple[w.Node, ...]:
+        """Return tasks that change what `number_of` reads."""
+        if not self.decides or self.draw.random() < 0.6:
+            return ()
+        source, target = (
+            Region(name, (Index(Const(self.draw.randrange(DECIDING))), Full(), Full()))
+            for name in (self.draw.choice(("N", f"D{self.number}")), f"D{self.number}")
+        )
+        return () if source == target else (w.Task("count", (source, target)),)
+
     def advance(self) -> w.Node:
         step = self.draw.choice((1, 1, 1, 3))
         return w.Set(self.count, Binary("add", Var(self.count), Const(step)))
@@ -94,10 +131,14 @@ class _Writer:
         loop = self.name("i")  # tasks that may overlap
         at = Binary("add", Var(self.count), Var(loop))
         kind = self.draw.choice((w.PARALLEL, w.PARALLEL, w.SEQUENTIAL))
-        return w.Loop(kind, loop, Const(self.draw.randrange(5)), None, (kept(at),)), self.advance()
+        extent = self.number_of(5)
+        return *self.decide(), w.Loop(kind, loop, extent, None, (kept(at),)), self.advance()
 
     def receive(self, channel: _Channel, count: int | None, body: tuple[w.Node, ...] | None = None) -> w.Node:
-        count = self.draw.randrange(TOKENS) if channel.is_backward and count is None else count
+        is_bounded = count is not None or channel.is_backward
+        extent = Const(w.UNTIL_CLOSED)
+        if is_bounded:
+            extent = self.number_of(TOKENS) if count is None else Const(count)
         slot, index, loop = self.name("s"), self.name("k"), self.name("i")
         scalars = tuple(self.name("m") for _ in channel.ring.scalars)
         token = Region(channel.name, (Index(Var(slot)), Full(), Full()))
@@ -108,8 +149,7 @@ class _Writer:
             inner.append(w.Set(self.count, mixed))
         inner += body or self.forward()
         self.held.pop()
-        receive = w.Receive(channel.name, slot, index, scalars, count is None, tuple(inner))
-        extent = Const(w.UNTIL_CLOSED if count is None else count)
+        receive = w.Receive(channel.name, slot, index, scalars, not is_bounded, tuple(inner))
         return w.Loop(w.RANGE, loop, extent, None, (receive,))
 
     def forward(self) -> tuple[w.Node, ...]:
@@ -120,7 +160,8 @@ class _Writer:
             found += self.wait()
             kind = self.draw.random()
             if kind < 0.2:  # a filter
-                condition = Binary("eq", Binary("mod", Var(self.count), Const(2)), Const(0))
+                decided = Binary("add", Var(self.count), self.number_of(2))
+                condition = Binary("eq", Binary("mod", decided, Const(2)), Const(0))
                 node = w.Cond(condition, (node, self.advance()), (self.advance(),))
             elif kind < 0.3:
                 node = w.Loop(w.PARALLEL, self.name("i"), Const(2), None, (node,))
@@ -134,9 +175,9 @@ class _Writer:
         return (w.Delay(long),)
 
     def source(self) -> tuple[w.Node, ...]:
-        count = self.draw.randrange(TOKENS + 1)
-        body = (*self.wait(), *[self.send(c) for c in self.outs], self.advance())
-        return (w.Loop(w.PARALLEL, self.name("i"), Const(count), None, body),)
+        first, count = self.decide(), self.number_of(TOKENS + 1)
+        body = (*self.wait(), *self.decide(), *[self.send(c) for c in self.outs], self.advance())
+        return (*first, w.Loop(w.PARALLEL, self.name("i"), count, None, body))
 
     def body(self) -> tuple[w.Node, ...]:
         """Return the nodes of the process."""
@@ -155,12 +196,13 @@ class _Writer:
         return (*first, *[self.receive(c, None) for c in self.ins])
 
 
-def random_network(draw: Draw, merge: str = w.TURNS) -> Module:
+def random_network(draw: Draw, merge: str = w.TURNS, *, decides: bool = False) -> Module:
     """Return a network of up to six processes; it may end in a deadlock or with tokens left.
 
     Args:
         draw: the source of choices.
         merge: how the senders of most channels that have several are merged.
+        decides: whether elements of the tensor `N`, and of tensors that tasks write, decide what runs.
     """
     num_processes, num_channels = draw.randrange(2, 7), draw.randrange(1, 7)
     ins: list[list[_Channel]] = [[] for _ in range(num_processes)]
@@ -189,11 +231,17 @@ def random_network(draw: Draw, merge: str = w.TURNS) -> Module:
     processes: list[w.Node] = []
     params: list[w.WorkloadParam] = [w.TensorParam("X", TensorType(f32, (ROWS, 1, COLS)))]
     for number in range(num_processes):
-        body = _Writer(draw, number, ins[number], outs[number]).body()
+        body = _Writer(draw, number, ins[number], outs[number], decides=decides).body()
         processes.append(w.Process(f"p{number}", body))
         params.append(w.TensorParam(f"Y{number}", TensorType(f32, (ROWS, 1, COLS))))
+        if decides:
+            params.append(w.TensorParam(f"D{number}", TensorType(i32, (DECIDING, 1, 1))))
     for channel in channels:
         kind = TensorType(f32, (channel.ring.buffers, 1, COLS))
         params.append(w.TensorParam(channel.name, kind, None, True, channel=channel.ring))
+    kernels = (mix_kernel(),)
+    if decides:
+        params.append(w.TensorParam("N", TensorType(i32, (DECIDING, 1, 1))))
+        kernels += (count_kernel(),)
     network = w.WorkloadFunction("net", tuple(params), tuple(processes))
-    return Module("net", (mix_kernel(),), (network,), "net")
+    return Module("net", kernels, (network,), "net")

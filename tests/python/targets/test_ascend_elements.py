@@ -84,6 +84,22 @@ def picked(x: In[Tensor[f32, DYN, COLS]], names: In[Tensor[i32, DYN, 1]], w: In[
     pto.store(y, pto.exp(pto.matmul(pto.gather(x, found), pto.load(w)) * 0.125))
 
 
+@kernel
+def soon(x: In[Tensor[f32, DYN, COLS]], rows: In[Tile[1, ROWS, i32]], y: Out[Tile[ROWS, COLS, f32]]):
+    """A prefetch checks the rows that a tile names; its list is not that of the loads."""
+    at = pto.load(rows)
+    pto.prefetch(x, at)
+    pto.store(y, pto.gather(x, pto.div(at, 2)) * 2.0)
+
+
+@kernel
+def soon_picked(x: In[Tensor[f32, DYN, COLS]], names: In[Tensor[i32, DYN, 1]], w: In[Tile[COLS, 16, f32]],
+                pages: In[Tile[ROWS, 1, i32]], y: Out[Tile[ROWS, 16, f32]]):  # fmt: skip
+    """The same beside a product: the cube core reads no elements."""
+    pto.prefetch(names, pto.load(pages))
+    pto.store(y, pto.matmul(pto.load(x[0:ROWS]), pto.load(w)))
+
+
 def program(source: Any) -> Any:
     @workload
     def run(
@@ -95,10 +111,10 @@ def program(source: Any) -> Any:
         Y: Tensor[f32, ROWS, 16],
         Z: Tensor[f32, "n", COLS],
     ):
-        if source is picked:
-            picked[0](x=X, names=Names, w=W, pages=Pages, y=Y)
+        if source in (picked, soon_picked):
+            source[0](x=X, names=Names, w=W, pages=Pages, y=Y)
         else:
-            moved[0](x=X, rows=Rows, y=Z)
+            source[0](x=X, rows=Rows, y=Z[0:ROWS] if source is soon else Z)
 
     return run
 
@@ -121,6 +137,8 @@ def calls() -> list[tuple[Kernel, list[Any]]]:
         (ordered, [whole[:4], keys, np.zeros_like(whole[:4])]),
         (columns, [three, names[:45].repeat(2, 1), np.zeros_like(three)]),
         (picked, [x, names, w, pages, np.zeros((ROWS, 16), np.float32)]),
+        (soon, [x, rows, np.zeros((ROWS, COLS), np.float32)]),
+        (soon_picked, [x, names, w, pages, np.zeros((ROWS, 16), np.float32)]),
     ]
 
 
@@ -166,12 +184,16 @@ def expected(source: Kernel, arguments: list[Any]) -> np.ndarray:
         case "columns", (x, n, _):
             scaled = x[:, 1] * n[:, 0]
             return np.stack([-scaled, x[:, 0], scaled], axis=1)
+        case "soon", (x, rows, _):
+            return 2 * x[rows[0] // 2]
+        case "soon_picked", (x, _, w, _, _):
+            return x[:ROWS] @ w
         case _, (x, names, w, pages, _):
             return np.exp(x[names[pages[:, 0], 0]] @ w * 0.125)
 
 
 @needs_compiler
-@pytest.mark.parametrize("number", range(6), ids=lambda n: calls()[n][0].name)
+@pytest.mark.parametrize("number", range(8), ids=lambda n: calls()[n][0].name)
 def test_elements_have_the_results_of_numpy(number: int, cores: tuple[Library, StandIn]) -> None:
     """Loads run ahead, or as late as the flags allow."""
     (library, core), (source, arguments) = cores, calls()[number]
@@ -185,7 +207,7 @@ def test_elements_have_the_results_of_numpy(number: int, cores: tuple[Library, S
 
 
 @needs_compiler
-@pytest.mark.parametrize("number", range(6), ids=lambda n: calls()[n][0].name)
+@pytest.mark.parametrize("number", range(8), ids=lambda n: calls()[n][0].name)
 def test_each_flag_that_is_left_out_is_found(number: int, cores: tuple[Library, StandIn]) -> None:
     (library, core), (source, arguments) = cores, calls()[number]
     function = source.specialise({}, {})
@@ -199,16 +221,17 @@ def test_each_flag_that_is_left_out_is_found(number: int, cores: tuple[Library, 
 
 
 @needs_compiler
-@pytest.mark.parametrize("source", [moved, picked], ids=lambda source: source.name)
+@pytest.mark.parametrize("source", [moved, picked, soon, soon_picked], ids=lambda source: source.name)
 def test_a_row_outside_is_an_error(source: Kernel, standin: StandInTarget) -> None:
     """The phase that reads the list checks it; errors are those of the interpreter."""
     module = program(source).trace().module
     x, w = np.ones((50, COLS), np.float32), np.ones((COLS, 16), np.float32)
     rows, names = np.arange(ROWS, dtype=np.int32)[None], np.arange(50, dtype=np.int32)[:, None]
     rows[0, 7], names[11] = 50, -1
+    pages = rows[:, ::-1].T % (50 if source is picked else 99)
     found: list[str] = []
     for name in ("interp", standin.name):
-        arrays = {"X": x, "Rows": rows, "Names": names, "Pages": rows[:, ::-1].T.copy() % 50, "W": w}
+        arrays = {"X": x, "Rows": rows, "Names": names, "Pages": pages.copy(), "W": w}
         arrays |= {"Y": np.zeros((ROWS, 16), np.float32), "Z": np.zeros_like(x)}
         with pytest.raises(KernelFailed) as error:
             compile_module(module, name).run(

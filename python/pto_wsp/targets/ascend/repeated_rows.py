@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pto_wsp.ir.effects import names_read, tile_written
-from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Stmt, walk_statements
+from pto_wsp.ir.kernel import Instr, KernelFunction, Load, Prefetch, Stmt, walk_statements
 from pto_wsp.ir.scalar import Const
 
 
@@ -32,6 +32,11 @@ def _named(first: Stmt, again: Stmt) -> tuple[str, int] | None:
 
 
 def _uses(stmts: Sequence[Stmt], tile: str) -> int:
-    """Return how many statements use a tile, except loads of rows that it names."""
+    """Return how many statements use a tile, except loads and prefetches of rows that it names."""
     using = (stmt for stmt in stmts if tile in names_read(stmt) | {tile_written(stmt)})
-    return sum(not (isinstance(stmt, Load) and stmt.rows == tile != stmt.tile) for stmt in using)
+    return sum(not _reads_rows(stmt, tile) for stmt in using)
+
+
+def _reads_rows(stmt: Stmt, tile: str) -> bool:
+    """Return whether a statement reads rows that a tile names, and does not write the tile."""
+    return isinstance(stmt, Load | Prefetch) and stmt.rows == tile != tile_written(stmt)

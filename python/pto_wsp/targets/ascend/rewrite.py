@@ -2,8 +2,6 @@
 
 A mask is a tile of f32, 1 where it is true and 0 elsewhere, so phases can share it and broadcasts can read
 it. `sel` reads packed bits, which `cmps` writes. In a rewritten kernel, tiles of b1 hold packed bits.
-
-A prefetch of rows that a tile names is left out.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from math import inf
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.core import Range
-from pto_wsp.ir.kernel import AttrValue, Instr, KernelFunction, Load, Prefetch, Stmt, Store, rebuild
+from pto_wsp.ir.kernel import AttrValue, Instr, KernelFunction, Load, Stmt, Store, rebuild
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Const, Expr, Extent, const
 from pto_wsp.isa.forms import Form
@@ -84,8 +82,6 @@ class _Rewriter:
                     raise self._refused(
                         "a move of a mask", "select numbers with `where`, and move those", stmt
                     )
-                case Prefetch(rows=str()):
-                    pass
                 case Load() if self._is_strided(stmt):
                     yield from self._load_column(stmt)
                 case Store() if self._is_strided(stmt):

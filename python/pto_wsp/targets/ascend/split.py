@@ -313,6 +313,8 @@ class _Splitter:
     def _core(self, stmt: Stmt) -> str | None:
         """Return the core that a statement runs on; None if each can, MIXED if it needs both."""
         match stmt:
+            case Prefetch(rows=str()):
+                return VECTOR  # the scalar unit of a vector core reads the tile
             case Assign() | Assert() | Prefetch():
                 return None
             case Load(tile=tile) | Store(tile=tile):

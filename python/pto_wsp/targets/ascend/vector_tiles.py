@@ -169,7 +169,7 @@ class VectorTiles(CoreCode):
 
     def pick(self, stmt: Load | Store | Prefetch, window: str) -> str:
         """Write the window of the rows that a tile names, or that repeat."""
-        assert stmt.rows is not None and not isinstance(stmt, Prefetch)
+        assert stmt.rows is not None
         picked = self.name("w")
         if self._repeats(stmt):
             rows = f"{tile_name(stmt.rows)}.{FIELDS[rows_dim(self.types[stmt.rows])]}"
@@ -186,7 +186,7 @@ class VectorTiles(CoreCode):
         return f"first_outside({window}, {self.elements(stmt.rows)})", f"{window}.rows"
 
     def _repeats(self, stmt: Load | Store | Prefetch) -> bool:
-        return isinstance(stmt, Load) and stmt.rows in self._periods
+        return not isinstance(stmt, Store) and stmt.rows in self._periods
 
     def load(self, stmt: Load, window: str) -> None:
         """Write a load of a window that is known to fit the tile."""

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from benchmarks.trees.ascend import NEAR, is_near, results
 from examples.cases import cases, copied
+from pto_wsp.errors import PtoError
 from pto_wsp.ir.module import Module
 from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.targets import registry
 from pto_wsp.targets.ascend.target import AscendTarget
 from tests.ascend.standin.device import Device
+from tests.ascend.standin.host_program import build_host_program
+from tests.generators.drawing import DRAWS, Draw, tries
+from tests.generators.networks import COLS, DECIDING, random_network
+from tests.generators.networks import ROWS as RANDOM_ROWS
+from tests.python.targets.host_program import ProgramFailed, run_host_program
 from tests.python.targets.test_export_networks import ROWS, relay
 
 GENERATIONS = ("ascend_a2a3", "ascend_a5")
@@ -74,6 +84,68 @@ def test_a_network_has_the_results_of_the_cpu(example: str, generation: str, tmp
         assert tasks >= program.stats.tasks, "a kernel with phases is several tasks"
         for name in expected:
             assert NEAR.get(name, is_near)(arrays[name], expected[name]), name
+
+
+@pytest.fixture(scope="session")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("objects")
+
+
+def inputs(module: Module, seed: int) -> dict[str, np.ndarray]:
+    """Return the arrays of a random network; `seed` decides what runs."""
+    tensors = [tensor for tensor in module.entry_workload.tensors if not tensor.is_local]
+    found = {t.name: np.zeros([int(str(d)) for d in t.type.dims], t.type.dtype.to_numpy()) for t in tensors}
+    found["X"][:] = np.arange(RANDOM_ROWS * COLS).reshape(RANDOM_ROWS, 1, COLS)
+    found["N"][:, 0, 0] = np.random.default_rng(seed).integers(0, 6, DECIDING)
+    return found
+
+
+def outcome(module: Module, seed: int) -> tuple[int, str, dict[str, np.ndarray]]:
+    """Return the tasks of a run on the cpu, or its error, and the arrays."""
+    arrays, program = inputs(module, seed), compile_module(module, "cpu")
+    try:
+        program.run(**arrays, workers=2)
+    except PtoError as error:
+        return -1, str(error), arrays
+    assert program.stats is not None
+    return program.stats.tasks, "", arrays
+
+
+def waits(error: str) -> list[str]:
+    """Return the code of an error, and what the processes of a deadlock wait for."""
+    text = error.removeprefix("error[")
+    lines = [line for line in error.splitlines() if re.match(r"  process `\w+` waits", line)]
+    return [text[: re.match(r"[\w-]*", text).end()], *lines]  # pyright: ignore[reportOptionalMemberAccess]
+
+
+@pytest.mark.slow
+@needs_compiler
+@tries(8, compiles=True)
+@given(DRAWS, st.sampled_from(GENERATIONS))
+def test_random_networks(objects: Path, draw: Draw, generation: str) -> None:
+    """The device and the host program have the tasks, results and errors of the cpu."""
+    module, seeds = random_network(draw, decides=True), range(3)
+    expected = [outcome(module, seed) for seed in seeds]
+    assume(any(tasks > 5 for tasks, _, _ in expected))
+    target = target_of(generation)
+    prepared = Prepared(module, target).module
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        device = Device(prepared, target, folder)
+        command = [str(build_host_program(folder, objects))]
+        for seed, (tasks, error, arrays) in zip(seeds, expected, strict=True):
+            for last_first in (False, True):
+                found = with_rings(prepared, inputs(module, seed))
+                submitted = device.run(found, {}, last_first=last_first)
+                assert device.core.report() == "" and tasks in (submitted, -1)
+                said = device.failed[2:].tobytes().rstrip(b"\0").decode()
+                assert waits(said) == waits(error)
+                assert all(np.array_equal(found[name], arrays[name]) for name in arrays)
+            try:
+                ran, written = run_host_program(command, prepared, folder, inputs(module, seed))
+                assert ran == tasks and all(np.array_equal(written[n], arrays[n]) for n in written)
+            except ProgramFailed as failed:
+                assert waits(str(failed)) == waits(error)
 
 
 @pytest.mark.slow

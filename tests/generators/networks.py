@@ -6,6 +6,8 @@ Every process writes what it receives to a tensor of its own, so that the order 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Region
@@ -228,20 +230,23 @@ def random_network(draw: Draw, merge: str = w.TURNS, *, decides: bool = False) -
             outs[p].append(channel)
         for p in sorted(consumers):
             ins[p].append(channel)
-    processes: list[w.Node] = []
-    params: list[w.WorkloadParam] = [w.TensorParam("X", TensorType(f32, (ROWS, 1, COLS)))]
+    bodies = [_Writer(draw, n, ins[n], outs[n], decides=decides).body() for n in range(num_processes)]
+    processes = tuple(w.Process(f"p{number}", body) for number, body in enumerate(bodies))
+    kernels = (mix_kernel(), count_kernel()) if decides else (mix_kernel(),)
+    params = tuple(_params(num_processes, channels, decides=decides))
+    return Module("net", kernels, (w.WorkloadFunction("net", params, processes),), "net")
+
+
+def _params(num_processes: int, channels: list[_Channel], *, decides: bool) -> Iterator[w.WorkloadParam]:
+    """Yield the tensors of a network."""
+    rows, deciding = TensorType(f32, (ROWS, 1, COLS)), TensorType(i32, (DECIDING, 1, 1))
+    yield w.TensorParam("X", rows)
     for number in range(num_processes):
-        body = _Writer(draw, number, ins[number], outs[number], decides=decides).body()
-        processes.append(w.Process(f"p{number}", body))
-        params.append(w.TensorParam(f"Y{number}", TensorType(f32, (ROWS, 1, COLS))))
+        yield w.TensorParam(f"Y{number}", rows)
         if decides:
-            params.append(w.TensorParam(f"D{number}", TensorType(i32, (DECIDING, 1, 1))))
+            yield w.TensorParam(f"D{number}", deciding)
     for channel in channels:
         kind = TensorType(f32, (channel.ring.buffers, 1, COLS))
-        params.append(w.TensorParam(channel.name, kind, None, True, channel=channel.ring))
-    kernels = (mix_kernel(),)
+        yield w.TensorParam(channel.name, kind, None, True, channel=channel.ring)
     if decides:
-        params.append(w.TensorParam("N", TensorType(i32, (DECIDING, 1, 1))))
-        kernels += (count_kernel(),)
-    network = w.WorkloadFunction("net", tuple(params), tuple(processes))
-    return Module("net", kernels, (network,), "net")
+        yield w.TensorParam("N", deciding)

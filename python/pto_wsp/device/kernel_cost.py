@@ -142,9 +142,8 @@ class _Walk:
                     self.scalar(stmt)
                 case k.For():
                     self.loop(stmt)
-                case k.If(condition=condition, then=then, other=other, loc=loc):
-                    self.board.issued += 1
-                    self.statements(then if self.known(condition, loc, "a condition") else other)
+                case k.If():
+                    self.choice(stmt)
                 case k.While():
                     self.repeat(stmt)
                 case k.KernelCall(kernel=name, loc=loc):
@@ -158,6 +157,14 @@ class _Walk:
             self.scalars[stmt.name] = self.value(stmt.value)
         if not isinstance(stmt, k.Print):
             self.board.issued += 1
+
+    def choice(self, stmt: k.If) -> None:
+        """Pipes of one kind of core end together around a choice: no flag knows which of its ways was taken."""
+        ends_together = len(self.kinds) == 1 and not self.is_flat
+        self.board.issued = (self.board.end if ends_together else self.board.issued) + 1
+        self.statements(stmt.then if self.known(stmt.condition, stmt.loc, "a condition") else stmt.other)
+        if ends_together:
+            self.board.issued = self.board.end
 
     def repeat(self, stmt: k.While) -> None:
         for _ in range(_MAX_ITERATIONS):

@@ -13,6 +13,7 @@ from pto_wsp.device.reader import get_device
 from pto_wsp.device.scoreboard import Scoreboard
 from pto_wsp.errors import NoCost, WrongValue
 from pto_wsp.lang.kernel.kernel import Kernel
+from pto_wsp.support.record import replace
 from tests.python.device.tables import device_of
 
 DEVICE = get_device("ascend_910b")
@@ -142,6 +143,29 @@ def test_two_buffers_overlap_loads_with_work() -> None:
     shapes = [(64, 512), (512, 64), (64, 64)]
     one, two = cost_of(product, shapes, num_buffers=1), cost_of(product, shapes, num_buffers=2)
     assert two.cycles <= one.cycles and two.busy == one.busy
+
+
+@kernel
+def chosen(x: In[Tile[16, 64, f32]], y: InOut[Tile[16, 64, f32]], z: Out[Tile[16, 64, f32]], n: Scalar[i64]):
+    t, s = pto.load(x), pto.load(y)
+    if n > 0:
+        t = t * 2.0
+    pto.store(z, t)
+    pto.store(y, s)
+
+
+def test_pipes_of_one_kind_of_core_end_together_around_a_choice() -> None:
+    """Loads, the chosen way and stores follow each other; a core with one memory does not wait."""
+    shapes = [(16, 64)] * 3
+    for taken in (0, 1):
+        cost = cost_of(chosen, shapes, (taken,))
+        work = sum(cost.busy.get(pipe, 0.0) for pipe in ("mte2", "vector", "mte3"))
+        assert cost.cycles == work + 1  # and the condition
+    flat = get_device("ascend_910b")
+    core = replace(flat.by_unit["vector"], units=("vector", "cube"), pipes=("mte2", "vector", "mte3"))
+    flat = replace(flat, name="flat", cores=(core,), groups={})
+    cost = kernel_cost(chosen.specialise({}, {}), flat, shapes, (0,))
+    assert flat.is_flat and cost.cycles < cost.busy["mte2"] + cost.busy["mte3"]
 
 
 def test_only_scalars_that_decide_shapes_or_loops_matter() -> None:

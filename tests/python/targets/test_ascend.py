@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -238,15 +239,41 @@ def test_a_flag_that_others_imply_is_left_out() -> None:
     assert not any(sync.barriers for sync in planner.syncs)
 
 
-def test_events_end_at_the_number_of_the_hardware() -> None:
+def loads_and_sums(count: int) -> tuple[list[PipeStep], list[PipeStep]]:
+    """Return loads of tiles, and per tile an instruction that reads it."""
+    loads = [PipeStep(LOAD, (), ub(64 * i, 64 * i + 64)) for i in range(count)]
+    sums = [
+        PipeStep(VECTOR, ub(64 * i, 64 * i + 64), ub(64 * (i + count), 64 * (i + count + 1)))
+        for i in range(count)
+    ]
+    return loads, sums
+
+
+def planned(steps: Iterable[PipeStep]) -> FlagPlanner:
     planner = FlagPlanner(orders_vectors=False)
-    for i in range(20):
-        planner.add(PipeStep(LOAD, (), ub(64 * i, 64 * i + 64)))
-    for i in range(20):
-        planner.add(PipeStep(VECTOR, ub(64 * i, 64 * i + 64), ub(64 * (i + 20), 64 * (i + 21))))
+    for step in steps:
+        planner.add(step)
     flags = [flag for sync in planner.syncs for flag in sync.sets]
     assert 0 < len(flags) and max(flag.event for flag in flags) < MAX_EVENTS
-    assert ["PIPE_ALL"] in [sync.barriers for sync in planner.syncs]
+    assert sorted(map(str, flags)) == sorted(str(flag) for sync in planner.syncs for flag in sync.waits)
+    return planner
+
+
+def test_the_first_flags_are_joined_where_events_are_not_enough() -> None:
+    """The first sum waits for as many loads as leave one event to each of the others."""
+    loads, sums = loads_and_sums(20)
+    syncs = planned([*loads, *sums]).syncs
+    assert [number for number, sync in enumerate(syncs) if sync.sets] == [*range(20 - MAX_EVENTS, 20)]
+    assert [number for number, sync in enumerate(syncs) if sync.waits] == [20, *range(34, 40)]
+    assert not any(sync.barriers for sync in syncs)
+
+
+def test_all_pipes_end_together_where_no_flags_can_be_joined() -> None:
+    """Each load comes after the sum of the one before, so the first wait can be for no later load."""
+    loads, sums = loads_and_sums(2 * MAX_EVENTS + 1)
+    syncs = planned(step for pair in zip(loads, sums, strict=True) for step in pair).syncs
+    fences = [number for number, sync in enumerate(syncs) if sync.barriers == ["PIPE_ALL"]]
+    assert fences == [2 * MAX_EVENTS + 1]
 
 
 # --- on simulated cores ---

@@ -11,7 +11,7 @@ them only if they overlap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pto_wsp.support.record import record, replace
@@ -181,11 +181,7 @@ class Order:
             last = self._last_conflict(source, step, turn) if source != step.pipe else None
             if last is not None:
                 found[source] = last
-        return {
-            source: op
-            for source, op in found.items()
-            if not any(other.known[source] >= op.index for name, other in found.items() if name != source)
-        }
+        return unimplied(found)
 
     def _last_conflict(self, pipe: str, step: PipeStep, turn: int) -> PipeOp | None:
         for op in reversed(self.ops[pipe][self.known[step.pipe][pipe] :]):
@@ -223,8 +219,24 @@ class Order:
         return found
 
 
+Pair = tuple[str, str]
+"""The pipe that sets a flag, and the one that waits for it."""
+
+
+def unimplied(sources: Mapping[str, PipeOp]) -> dict[str, PipeOp]:
+    """Return the instructions, by pipe, that are not complete whenever another one is."""
+    return {
+        source: op
+        for source, op in sources.items()
+        if not any(other.known[source] >= op.index for name, other in sources.items() if name != source)
+    }
+
+
 class FlagPlanner:
     """Decides the flags of straight pieces of code; a fence ends a piece.
+
+    Where a pair of pipes has more flags than events, its first flags are joined: the first wait is for a later
+    instruction, which implies the others. The piece is then planned again.
 
     Args:
         orders_vectors: whether the vector pipe needs no barriers.
@@ -240,34 +252,83 @@ class FlagPlanner:
 
     def fence(self) -> None:
         """Note that all instructions so far are complete."""
+        self._steps: list[PipeStep] = []
+        self._least: dict[Pair, int] = {}
+        self._begin()
+
+    def _begin(self) -> None:
         self._order = Order(self.orders_vectors)
-        self._events: dict[tuple[str, str], dict[int, int]] = {}
+        self._events: dict[Pair, dict[int, int]] = {}
+        self._sources: dict[Pair, list[int]] = {}
 
     @property
     def is_clean(self) -> bool:
         """Whether no instruction came after the last fence."""
-        return not any(self._order.ops.values())
+        return not self._steps
 
     def add(self, step: PipeStep) -> None:
         """Add the next instruction."""
-        sync, number = Sync(), len(self.syncs)
-        sources = self._order.sources(step)
-        events = {pipe: self._free_event(op, step.pipe) for pipe, op in sources.items()}
-        if any(event is None for event in events.values()):
-            sync.barriers.append("PIPE_ALL")
+        self.syncs.append(Sync())
+        self._steps.append(step)
+        first, least = len(self.syncs) - len(self._steps), dict(self._least)
+        lacking = self._plan(len(self.syncs) - 1, step)
+        while lacking is not None and self._join(lacking):
+            lacking = self._plan_again(first)
+        if lacking is not None:
+            self._least = least
+            assert self._plan_again(first, leaves_last=True) is None
             self.fence()
-            sources = {}
+            self._steps.append(step)
+            self.syncs[-1] = Sync(barriers=["PIPE_ALL"])
+            assert self._plan(len(self.syncs) - 1, step) is None
+
+    def _join(self, pair: Pair) -> bool:
+        """Let the first wait of a pair be for the instruction of the next flag; return whether there is one."""
+        sources = self._sources.get(pair, [])
+        later = [number for number in sources if number > self._least.get(pair, min(sources, default=0))]
+        if later:
+            self._least[pair] = min(later)
+        return bool(later)
+
+    def _plan_again(self, first: int, *, leaves_last: bool = False) -> Pair | None:
+        """Plan the instructions of the piece again; return the pair that lacks an event, or None."""
+        self._begin()
+        for sync in self.syncs[first:]:
+            for found in (sync.waits, sync.barriers, sync.sets):
+                found.clear()
+        steps = self._steps[:-1] if leaves_last else self._steps
+        for number, step in enumerate(steps, first):
+            if (lacking := self._plan(number, step)) is not None:
+                return lacking
+        return None
+
+    def _plan(self, number: int, step: PipeStep) -> Pair | None:
+        """Decide what orders an instruction; return the pair of pipes that lacks an event, or None."""
+        found = self._order.sources(step).items()
+        sources = unimplied({pipe: self._joined(op, step.pipe, number) for pipe, op in found})
+        events = {pipe: self._free_event(op, step.pipe) for pipe, op in sources.items()}
+        for pipe, event in events.items():
+            if event is None:
+                return pipe, step.pipe
+        sync = self.syncs[number]
         op, has_barrier = self._order.add(number, step, sources.values())
         sync.overlaps = self._order.overlaps(op)
         for pipe, source in sources.items():
-            event = events[pipe]
+            event, pair = events[pipe], (pipe, step.pipe)
             assert event is not None
-            flag = Flag(pipe, step.pipe, event)
+            flag = Flag(*pair, event)
             self.syncs[source.number].sets.append(flag)
             sync.waits.append(flag)
-            self._events[pipe, step.pipe][event] = op.index
+            self._events[pair][event] = op.index
+            self._sources.setdefault(pair, []).append(source.number)
         sync.barriers += [step.pipe] * has_barrier
-        self.syncs.append(sync)
+        return None
+
+    def _joined(self, op: PipeOp, pipe: str, number: int) -> PipeOp:
+        """Return the instruction that is waited for in place of another one, which it implies."""
+        least = self._least.get((op.step.pipe, pipe), -1)
+        later = (o for o in self._order.ops[op.step.pipe] if o.number == least and op.number < least < number)
+        return next(later, op)
 
     def _free_event(self, op: PipeOp, pipe: str) -> int | None:
         """Return an event whose last wait is complete before `op` is, or None."""

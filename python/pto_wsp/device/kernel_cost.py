@@ -159,7 +159,7 @@ class _Walk:
             self.board.issued += 1
 
     def choice(self, stmt: k.If) -> None:
-        """Pipes of one kind of core end together around a choice: no flag knows which of its ways was taken."""
+        """Pipes of one kind of core end together around a choice: no flag knows which way was taken."""
         ends_together = len(self.kinds) == 1 and not self.is_flat
         self.board.issued = (self.board.end if ends_together else self.board.issued) + 1
         self.statements(stmt.then if self.known(stmt.condition, stmt.loc, "a condition") else stmt.other)

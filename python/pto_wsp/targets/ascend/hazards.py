@@ -235,8 +235,8 @@ def unimplied(sources: Mapping[str, PipeOp]) -> dict[str, PipeOp]:
 class FlagPlanner:
     """Decides the flags of straight pieces of code; a fence ends a piece.
 
-    Where a pair of pipes has more flags than events, its first flags are joined: the first wait is for a later
-    instruction, which implies the others. The piece is then planned again.
+    Where a pair of pipes has more flags than events, its first flags are joined: the first wait is for a
+    later instruction, which implies the others. The piece is then planned again.
 
     Args:
         orders_vectors: whether the vector pipe needs no barriers.
@@ -283,7 +283,7 @@ class FlagPlanner:
             assert self._plan(len(self.syncs) - 1, step) is None
 
     def _join(self, pair: Pair) -> bool:
-        """Let the first wait of a pair be for the instruction of the next flag; return whether there is one."""
+        """Let the first wait of a pair be for the source of its next flag; return whether there is one."""
         sources = self._sources.get(pair, [])
         later = [number for number in sources if number > self._least.get(pair, min(sources, default=0))]
         if later:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pto_wsp import Program
 from pto_wsp.ir.module import Module
+from pto_wsp.prove.waits import Derive, symbolic_waits
 from pto_wsp.support.record import replace
 from pto_wsp.targets.cuda.emit import ProgramCode
 from pto_wsp.targets.cuda.target import CudaTarget
@@ -17,9 +18,9 @@ class ChangedCuda(CudaTarget):
     def __init__(self, change: Mapping[str, str]) -> None:
         self.change = change
 
-    def program_code(self, module: Module) -> ProgramCode:
+    def program_code(self, module: Module, derive: Derive = symbolic_waits) -> ProgramCode:
         """Return the changed code."""
-        code = super().program_code(module)
+        code = super().program_code(module, derive)
         text = code.text
         for old, new in self.change.items():
             assert old in text

@@ -260,19 +260,27 @@ LOST = "if (run.next() != {}) run.complete();"
 
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("name", "change", "expected"),
     [
-        ({"run.complete();": LOST.format(5)}, r"P\(Left\[0, 0\]\)[\s\S]*what runs next[\s\S]*task 5 waits"),
-        ({"run.complete();": LOST.format(2)}, r"the first is one of kernel `(add_twice|lower)`"),
+        ("diamonds", {"run.complete();": LOST.format(1)}, r"the first is one of kernel `add_both`"),
         (
+            "falling",
+            {"run.complete();": LOST.format(5)},
+            r"P\(Left\[0, 0\]\)[\s\S]*the first is a block at `for i in .*`[\s\S]*task 5 waits",
+        ),
+        (
+            "falling",
             {"run.flush();": "if (block() > 0) run.flush();"},
             r"lower\[r\][\s\S]*the first is one of kernel `lower`",
         ),
     ],
-    ids=["at a flush point", "of a task", "for readers"],
+    ids=["of a task", "at a flush point", "for readers"],
 )
-def test_a_stall_is_named(change: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stall_is_named(
+    name: str, change: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(launch, "MAX_POLLS", 3000)
-    program = launched(falling.compile("interp").module, change)
+    of, check = OWN[name]
+    program = launched(of.compile("interp").module, change)
     with pytest.raises(Stuck, match=expected):
-        run_falling(program, 2)
+        check(program)

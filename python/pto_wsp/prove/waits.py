@@ -7,7 +7,7 @@ Where nothing better is proved, the task waits for the whole earlier loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pto_wsp.analysis.accesses.formula import Formula, Linear, differ, every, less, number, some
 from pto_wsp.analysis.accesses.instances import Instance, Scene, instances_of, overlap, well_formed
@@ -117,6 +117,19 @@ def _bound_text(bound: WaitBound, names: Sequence[str], everything: str) -> str:
     return text if bound.kind == POINT else f"<= {text}"
 
 
+Derive = Callable[[Module], Sequence[SymbolicWait]]
+"""Returns what the tasks of a module wait for: `symbolic_waits`, or a function that keeps its results."""
+
+
+def inlined(module: Module) -> Module:
+    """Return a module without calls of workloads, whose tasks waits refer to.
+
+    Raises:
+        CannotInline: a call of a workload cannot be inlined.
+    """
+    return inline_calls(with_entry_workload(module)).reached
+
+
 def symbolic_waits(module: Module) -> tuple[SymbolicWait, ...]:
     """Return what the tasks of the entry of a verified module wait for, in the order of the text.
 
@@ -129,7 +142,7 @@ def symbolic_waits(module: Module) -> tuple[SymbolicWait, ...]:
         CannotInline: a call of a workload cannot be inlined.
         NotYetSupported: the entry is a network.
     """
-    flat = inline_calls(with_entry_workload(module)).reached
+    flat = inlined(module)
     if flat.entry_workload.processes:
         detail = "tasks of a network have no program order"
         raise NotYetSupported(

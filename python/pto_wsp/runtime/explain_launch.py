@@ -90,7 +90,7 @@ class _Explained:
         waits = f"task {failure.task} waits for a task before {failure.awaited}"
         if failure.is_walk:
             what, loc = self.code.walk.places[failure.place]
-            first = f"`{what}` decides what runs next"
+            first = f"a block at `{what}`"
         else:
             site, where = self._site, self._where()
             first, loc = f"one of kernel `{site.kernel}`{where}", site.loc

@@ -28,11 +28,13 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
 from pto_wsp.location import Location, caller_location
+from pto_wsp.prove.waits import Derive
 from pto_wsp.runtime.bound_call import ArrayAccess
 from pto_wsp.runtime.cache import ArtifactCache
 from pto_wsp.runtime.gpu_arrays import GpuArray
 from pto_wsp.runtime.host_walk import decides_itself
 from pto_wsp.runtime.interpreted import bind
+from pto_wsp.runtime.kept_waits import kept_waits
 from pto_wsp.runtime.outcome import RunRequest, Submitted
 from pto_wsp.runtime.prepared import Prepared
 from pto_wsp.runtime.trace import Trace
@@ -68,13 +70,13 @@ class LaunchedRunner:
         compile_ms: milliseconds until the program was built, or found in the cache, and loaded.
     """
 
-    def __init__(self, prepared: Prepared, emit: Callable[[Module], ProgramCode]) -> None:
+    def __init__(self, prepared: Prepared, emit: Callable[[Module, Derive], ProgramCode]) -> None:
         self._target, self._emit = prepared.target.name, emit
         self._build(prepared.module)
 
     def _build(self, module: Module) -> None:
         self._module, self.workload = module, module.entry_workload
-        self.code = self._emit(module)
+        self.code = self._emit(module, lambda of: kept_waits(of, ArtifactCache()))
         self.compiles, self.compile_ms = 0, 0.0
         self._loaded: dict[int, DeviceProgram] = {}
         self._runs: WeakSet[LaunchedRun] = WeakSet()

@@ -12,6 +12,7 @@ from pto_wsp.errors import CannotRun
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
+from pto_wsp.prove.waits import Derive
 from pto_wsp.runtime.engine import EngineRunner
 from pto_wsp.runtime.interpreted import InterpretedRunner
 from pto_wsp.runtime.outcome import Runner, RunRequest, Submitted
@@ -51,7 +52,7 @@ class _Runnable:
         self._prepared.target.check(self._prepared.module)
         return SimulatedRunner(EngineRunner(self._prepared, builder), device, has_values)
 
-    def launched(self, emit: Callable[[Module], Any]) -> Runner:
+    def launched(self, emit: Callable[[Module, Derive], Any]) -> Runner:
         from pto_wsp.runtime.launched import LaunchedRunner
 
         return LaunchedRunner(self._prepared, emit)

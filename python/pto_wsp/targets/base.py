@@ -16,6 +16,7 @@ from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.ir.workload import TIME, WorkloadFunction
 from pto_wsp.location import Location
+from pto_wsp.prove.waits import Derive
 from pto_wsp.support.record import record
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.space import Space
@@ -171,11 +172,12 @@ class Runnable(Protocol[R]):
         """
         ...
 
-    def launched(self, emit: Callable[[Module], Any]) -> R:
+    def launched(self, emit: Callable[[Module, Derive], Any]) -> R:
         """Return a runner that launches a program on a GPU.
 
         Args:
-            emit: returns the `ProgramCode` of targets/cuda of a prepared module.
+            emit: returns the `ProgramCode` of targets/cuda of a prepared module, whose symbolic waits a
+                function derives.
         """
         ...
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
+from pto_wsp.prove.waits import Derive
 from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check
@@ -107,14 +108,15 @@ def emit_device_code(kernels: Sequence[KernelFunction]) -> DeviceCode:
     return DeviceCode(str(out), checks, shared, spilled)
 
 
-def emit_program(module: Module, code: DeviceCode, target: str) -> ProgramCode:
+def emit_program(module: Module, code: DeviceCode, target: str, derive: Derive) -> ProgramCode:
     """Return the device code of a program: its kernels, the walk of its workload, and one entry.
 
     Args:
         module: prepared, with an entry.
         code: its kernels.
         target: name of the target, for errors.
+        derive: returns symbolic waits.
     """
-    walk = emit_walk(module, target)
+    walk = emit_walk(module, target, derive)
     parts = [code.text, '#include "pto/wsp/tile/cuda/program.hpp"\n', "namespace pto::wsp::cuda {\n"]
     return ProgramCode("\n".join([*parts, walk.text, _ENTRY]), code, walk)

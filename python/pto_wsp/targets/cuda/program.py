@@ -28,6 +28,7 @@ from pto_wsp.ir.scalar import (
     walk,
 )
 from pto_wsp.location import Location
+from pto_wsp.prove.waits import Derive
 from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
@@ -72,14 +73,14 @@ class DeviceWalk:
 _NAMES = {ENTERED: "begin", HERE: "here", BEFORE: "before", LATEST: "after"}
 
 
-def emit_walk(module: Module, target: str) -> DeviceWalk:
+def emit_walk(module: Module, target: str, derive: Derive) -> DeviceWalk:
     """Return the walk of the entry of a prepared module.
 
     Raises:
         UnsupportedByTarget: the workload uses what the walk has no code for.
         NotYetSupported: it is a network.
     """
-    writer = _WalkWriter(module, target)
+    writer = _WalkWriter(module, target, derive)
     return DeviceWalk(writer.text(), tuple(writer.sites), tuple(writer.places), writer.order)
 
 
@@ -95,12 +96,12 @@ class _WalkSpelling(CudaSpelling):
 
 
 class _WalkWriter:
-    def __init__(self, module: Module, target: str) -> None:
+    def __init__(self, module: Module, target: str, derive: Derive) -> None:
         self.module, self.target = module, target
         self.workload = module.entry_workload
         self.written = module.written
         self.changing = self.written - settled_tensors(module)
-        self.waits = device_waits(module)
+        self.waits = device_waits(module, derive)
         self.fresh = Fresh()
         self.values: dict[Name, str] = {}
         self.order = TaskOrder(module, target)

@@ -8,6 +8,7 @@ from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
+from pto_wsp.prove.waits import Derive, symbolic_waits
 from pto_wsp.targets.base import R, Runnable, SourceTree, Support, Target
 from pto_wsp.targets.c_style.group_by import is_group_by
 from pto_wsp.targets.cpu.check import check_kernel
@@ -28,7 +29,7 @@ class CudaTarget(Target):
         # Emission is pure, and refuses what it cannot write.
         code = self._kernels([k for k in module.kernels if k.body is not None or k.native is not None])
         if module.entry:
-            emit_program(module, code, self.name)
+            emit_program(module, code, self.name, symbolic_waits)
 
     def _kernels(self, kernels: Sequence[KernelFunction]) -> DeviceCode:
         for kernel in kernels:
@@ -52,13 +53,17 @@ class CudaTarget(Target):
         program = self.program_code(module)
         return _tree("program.cu", program.text, program_readme(module, program))
 
-    def program_code(self, module: Module) -> ProgramCode:
+    def program_code(self, module: Module, derive: Derive = symbolic_waits) -> ProgramCode:
         """Return the translation unit of a prepared module with an entry.
+
+        Args:
+            module: the module.
+            derive: returns its symbolic waits.
 
         Raises:
             UnsupportedByTarget, TilesTooLarge: as `check` raises them.
         """
-        return emit_program(module, self._kernels(module.kernels), self.name)
+        return emit_program(module, self._kernels(module.kernels), self.name, derive)
 
     def policies(self, policy: Policy[..., Directive]) -> Support:
         """Return how the target lowers a directive."""

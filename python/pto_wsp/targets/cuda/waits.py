@@ -10,7 +10,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Region, Rows
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Expr, Unary, Var, walk
-from pto_wsp.prove.waits import ALL, POINT, SymbolicWait, WaitBound, symbolic_waits
+from pto_wsp.prove.waits import ALL, POINT, Derive, SymbolicWait, WaitBound, symbolic_waits
 from pto_wsp.support.record import record
 
 START = "the start of the run"
@@ -53,7 +53,7 @@ class DeviceWait:
     is_latest: bool = False
 
 
-def device_waits(module: Module) -> list[list[DeviceWait]]:
+def device_waits(module: Module, derive: Derive = symbolic_waits) -> list[list[DeviceWait]]:
     """Return what each task in the text waits for, in the order of the text.
 
     Without islpy nothing is proved. A task then waits for all earlier tasks of the places that it may
@@ -61,6 +61,7 @@ def device_waits(module: Module) -> list[list[DeviceWait]]:
 
     Args:
         module: without calls of workloads, and not a network.
+        derive: returns its symbolic waits.
     """
     found = sites(module)
     waits: list[set[DeviceWait]] = [set() for _ in found]
@@ -69,7 +70,7 @@ def device_waits(module: Module) -> list[list[DeviceWait]]:
             waits[second.number].update(_prefix(first) for first in _conflicting(found, second))
     else:
         of = _Waits(module, found)
-        for wait in symbolic_waits(module):
+        for wait in derive(module):
             waits[wait.second.number].add(of.wait(wait))
     for second in found:
         waits[second.number].update(_prefix(first) for first in _sharing_row_lists(found, second))

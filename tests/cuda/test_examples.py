@@ -14,7 +14,7 @@ CASES = dict(cases())
 
 QUICK = ("01_scale_rows/scale_rows.py", "cookbook/decode_loop.py", "cookbook/ragged_attention.py")
 
-ONE_ORDER = "it runs workloads of one program order: compile for `interp`"
+ONE_ORDER = "it runs workloads of one program order: compile for `cpu` or `interp`"
 
 REFUSED = {
     "07_pipeline/pipeline.py": ("a network of processes", "def load(", ONE_ORDER),

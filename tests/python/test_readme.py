@@ -89,6 +89,7 @@ BEFORE = {
     "advice": "",
     "processes": "",
     "simulation": "",
+    "ascend": "",
     "architecture": """
 from pto_wsp import DYN, In, Out, P, Tensor, f32, kernel, pto, workload
 

@@ -44,6 +44,6 @@ class UnreceivedTokens(RunError):
     """Tokens that no process has received when the network ended."""
 
     code = "unreceived-tokens"
-    template = "{count} of channel `{channel}` were never received"
+    template = "channel `{channel}` has {count} that no process received"
     label = "the channel is declared here"
     hint = "receive every token, for example with `for token in {channel}.receive():`"

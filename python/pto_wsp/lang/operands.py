@@ -380,6 +380,9 @@ _UFUNCS = {
 
 def _binary(op: str, a: Number, b: Number) -> Any:
     left, right = expression(a), expression(b)
+    if text := next((operand for operand in (a, b) if isinstance(operand, str)), None):
+        expected = f"a number; a size in arithmetic is a parameter, `{text}: DenseDyn`"
+        raise BadOperand(op="arithmetic", expected=expected, found=repr(text), loc=caller_location())
     if left is None or right is None:
         return NotImplemented
     return Scalar(arithmetic.combine(op, left, right, caller_location()))

@@ -37,7 +37,10 @@ def require_separate(module: Module, arrays: Sequence[np.ndarray]) -> None:
         if is_written and np.may_share_memory(a, b) and np.shares_memory(a, b):
             named_as = first if first in is_written else second
             detail = "processes of a network share a tensor under one name alone"
-            raise OverlappingArrays(first=first, second=second, written=f"`{named_as}`", detail=detail)
+            hint = "pass two arrays, or give the tensor one name in all processes"
+            raise OverlappingArrays(
+                first=first, second=second, written=f"`{named_as}`", detail=detail, hint=hint
+            )
 
 
 def require_no_clock(workload: w.WorkloadFunction) -> None:

@@ -261,7 +261,7 @@ class Target(ABC):
     def require_networks(self, workload: WorkloadFunction) -> None:
         """Raise UnsupportedByTarget for a network that this target does not run."""
         if workload.processes and not self.runs_networks:
-            reason = "it runs workloads of one program order: compile for `interp`"
+            reason = "it runs workloads of one program order: compile for `cpu` or `interp`"
             loc = workload.processes[0].loc
             raise UnsupportedByTarget(target=self.name, what="a network of processes", reason=reason, loc=loc)
         by_time = (t for t in workload.tensors if t.channel is not None and t.channel.merge == TIME)

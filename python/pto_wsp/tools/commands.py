@@ -92,7 +92,8 @@ def prove_(args: Namespace) -> int:
     """Prove for all sizes that iterations of `P` are independent and regions lie in their tensors."""
     module = verify(with_entry(read_module(args.file), args.entry))
     if args.waits:
-        write_text("".join(f"{wait}\n" for wait in symbolic_waits(module)), None)
+        waits = "".join(f"{wait}\n" for wait in symbolic_waits(module))
+        write_text(waits or f"{module.entry}: no task waits for another one\n", None)
         return 0
     proof = prove(module)
     findings = proof.findings if args.all else (*proof.refuted, *proof.unknown)

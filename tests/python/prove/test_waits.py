@@ -48,6 +48,12 @@ def chain(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8]):
 
 
 @workload
+def apart(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8]):
+    for i in P("n"):
+        copy[i](x=X[i : i + 1], y=Y[i : i + 1])
+
+
+@workload
 def scan(X: Tensor[f32, "n", 8]):
     for i in P.range("n"):
         with P.when(i >= 2):
@@ -170,6 +176,9 @@ def test_the_command_prints_waits(tmp_path: Path, capsys: pytest.CaptureFixture[
     file.write_text(str(chain.trace().module))
     assert main(["prove", str(file), "--waits"]) == OK
     assert capsys.readouterr().out == "add[j]: counter copy[j]\n"
+    file.write_text(str(apart.trace().module))
+    assert main(["prove", str(file), "--waits"]) == OK
+    assert capsys.readouterr().out == "apart: no task waits for another one\n"
 
 
 def test_networks_are_not_decided() -> None:

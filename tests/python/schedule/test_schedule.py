@@ -205,6 +205,17 @@ def test_wrong_values_are_refused(make: Callable[[], object]) -> None:
         make()
 
 
+def test_counts_are_named_as_users_write_them() -> None:
+    for name, make in {
+        "concurrent's max": lambda: Schedule().concurrent(lambda t: t.b, max=0),
+        "interleave's n": lambda: Schedule().interleave(lambda t: t.b, 0),
+        "prefetch's ahead": lambda: Schedule().prefetch(lambda t: t.b, ahead=-1),
+        "affinity's group": lambda: Schedule().affinity(lambda t: t.b, group=0),
+    }.items():
+        with pytest.raises(WrongValue, match=name):
+            make()
+
+
 def test_refusals_say_where_and_what_else_there_is() -> None:
     program = totals.compile("interp")
     with pytest.raises(UnsupportedByTarget, match="as `trace` it takes `off`") as caught:

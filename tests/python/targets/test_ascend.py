@@ -376,6 +376,21 @@ def test_an_example_has_the_results_of_the_interpreter(standin: StandInTarget, e
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs cmake")
+def test_what_the_device_lacks_is_named(tmp_path: Path) -> None:
+    """Folders that environment variables name, and compilers."""
+    layers.compile("ascend_a2a3").export(tmp_path / "out")
+    variables = ("PTO_ISA_ROOT", "ASCEND_RUNTIME_ROOT", "ASCEND_HOME_PATH")
+    environment = {name: value for name, value in os.environ.items() if name not in variables}
+    expected = [f"a folder in the environment variable {name}" for name in variables]
+    for lacking in (*expected, "the compiler bisheng in PATH"):
+        command = ["cmake", "-P", "device.cmake"]
+        done = subprocess.run(command, cwd=tmp_path / "out", env=environment, capture_output=True, text=True)
+        said = " ".join(done.stderr.split())
+        assert done.returncode != 0 and f"expected {lacking}, found none" in said, said
+        environment[lacking.split()[-1]] = str(tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="needs cmake")
 @needs_compiler

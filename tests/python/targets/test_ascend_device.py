@@ -179,7 +179,7 @@ def test_the_orchestration_builds_for_the_control_core(name: str, tmp_path: Path
     """The command of `device.cmake`, with the headers of the simulated runtime."""
     write_tree(target_of(name).emit(decode.compile(name).module), tmp_path)
     recipe = (tmp_path / "device.cmake").read_text()
-    command = recipe[recipe.index(CROSS) : recipe.rindex("COMMAND_ERROR_IS_FATAL")].split()
+    command = recipe[recipe.rindex(CROSS) : recipe.rindex("COMMAND_ERROR_IS_FATAL")].split()
     headers = HERE / "include"
     command = [part.replace("$ENV{ASCEND_RUNTIME_ROOT}", str(headers)) for part in command]
     subprocess.run([*command, "-O0"], cwd=tmp_path, check=True)

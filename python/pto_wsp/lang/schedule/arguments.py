@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 from pto_wsp.errors import WrongValue
 from pto_wsp.ir.scalar import I64_MAX
-from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key, Keys, Stage, Stages
+from pto_wsp.ir.schedule import Bounds, Count, Directive, Directives, Key, Keys, Policy, Stage, Stages
 from pto_wsp.lang.schedule.keys import trace_key
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import replace
@@ -55,6 +55,12 @@ def checked_count(name: str, value: object, least: int, most: int = Count.most) 
         expected = f"an integer from {least} to {most}"
         raise WrongValue(name=name, expected=expected, found=repr(value), loc=caller_location())
     return value
+
+
+def count_of(name: str, value: object, policy: Policy[..., Any]) -> int:
+    """Return a number that a user gave as `name` for the count of a policy, or raise WrongValue."""
+    (count,) = (parameter for parameter in policy.takes if isinstance(parameter, Count))
+    return checked_count(name, value, max(count.least, 1), count.most)
 
 
 def _stages(name: str, stages: Sequence[object], least: int, most: int) -> tuple[Stage, ...]:

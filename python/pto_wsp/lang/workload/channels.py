@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import NoReturn
 
-from pto_wsp.errors import BadChannel, BadOperand, UnknownMember, UnsupportedSyntax, did_you_mean
+from pto_wsp.errors import (
+    BadChannel,
+    BadOperand,
+    OutsideWorkload,
+    UnknownMember,
+    UnsupportedSyntax,
+    did_you_mean,
+)
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Index
 from pto_wsp.ir.scalar import I64_MAX, Const, Expr, Var
@@ -309,10 +316,5 @@ def _process(what: str) -> WorkloadTrace:
     """
     trace = current_trace(what, "process")
     if not trace.is_in_process:
-        raise BadOperand(
-            op=what.strip("`"),
-            expected="a process: a function that is decorated with `@process`, in a `network`",
-            found="a workload",
-            loc=caller_location(),
-        )
+        raise OutsideWorkload(what=what, where="process", loc=caller_location())
     return trace

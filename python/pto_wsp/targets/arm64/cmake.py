@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pto_wsp.ir.module import Module
 from pto_wsp.targets.c_style.spelling import function_name
 from pto_wsp.targets.cpu.emit import Library
-from pto_wsp.targets.cpu.readme import WALK_FILE, BuildText, command_name, kernel_flags, readme
+from pto_wsp.targets.cpu.readme import WALK_FILE, WITH_WALK, BuildText, command_name, kernel_flags, readme
 
 TOOLCHAIN = """\
 # For machines that are not 64-bit ARM themselves: apt-get install g++-aarch64-linux-gnu
@@ -37,6 +37,7 @@ def build_files(module: Module, library: Library) -> Mapping[str, str]:
         command=f"build/{command_name(module)}",
         notes=_NOTES,
         files=(WALK_FILE,),
+        bytecode=WITH_WALK,
     )
     return {
         "README.md": readme(module, text),

@@ -312,6 +312,18 @@ def _device(codes: Mapping[str, AscendKernel], generation: Generation) -> str:
     return f"""\
 # Compiles the kernels and the orchestration for the device: cmake -P device.cmake. It needs the vendor's
 # compiler, a cross compiler, and the headers of the runtime in ASCEND_RUNTIME_ROOT.
+foreach(VARIABLE PTO_ISA_ROOT ASCEND_RUNTIME_ROOT ASCEND_HOME_PATH)
+  if("$ENV{{${{VARIABLE}}}}" STREQUAL "")
+    message(FATAL_ERROR "expected a folder in the environment variable ${{VARIABLE}}, found none")
+  endif()
+endforeach()
+foreach(COMPILER bisheng aarch64-linux-gnu-g++)
+  find_program(FOUND ${{COMPILER}})
+  if(NOT FOUND)
+    message(FATAL_ERROR "expected the compiler ${{COMPILER}} in PATH, found none")
+  endif()
+  unset(FOUND CACHE)
+endforeach()
 set(VECTOR_KERNELS {vector})
 set(CUBE_KERNELS {cube})
 function(compile CORES)

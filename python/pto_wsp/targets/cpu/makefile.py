@@ -10,7 +10,7 @@ from pto_wsp.targets.cpu.c_function import c_name
 from pto_wsp.targets.cpu.emit import Library
 from pto_wsp.targets.cpu.features import Features
 from pto_wsp.targets.cpu.native import FREESTANDING
-from pto_wsp.targets.cpu.readme import WALK_FILE, BuildText, command_name, kernel_flags, readme
+from pto_wsp.targets.cpu.readme import WALK_FILE, WITH_WALK, BuildText, command_name, kernel_flags, readme
 
 _NOTES = """
 `make lib{name}.so` builds a library with the functions of `{name}.h`, which run the program on arrays
@@ -28,7 +28,7 @@ def build_files(module: Module, library: Library, features: Features, *, has_wal
         command=f"./{command_name(module)}",
         notes=_NOTES.format(name=c_name(module.entry)),
         files=(f"| `{c_name(module.entry)}.h` | the program as functions of C |", *[WALK_FILE] * has_walk),
-        bytecode="the workload as bytecode" if has_walk else BuildText.bytecode,
+        bytecode=WITH_WALK if has_walk else BuildText.bytecode,
     )
     makefile = _makefile(module, library, features, "walk.o " * has_walk)
     return {"README.md": readme(module, text), "Makefile": makefile}

@@ -11,6 +11,8 @@ from pto_wsp.targets.cpu.arguments import axes_of, hidden_symbols, read_tensors
 from pto_wsp.targets.cpu.native import FREESTANDING
 from pto_wsp.targets.cpu.toolchain import FLAGS
 
+WITH_WALK = "the workload as bytecode, with the tables of tensors and tasks"
+"""What the bytecode is there for in addition to a walk as source."""
 WALK_FILE = "| `walk.cpp` | the walk of the workload as source, which expands it into tasks |"
 
 

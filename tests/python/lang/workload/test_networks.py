@@ -33,6 +33,7 @@ from pto_wsp.errors import (
     BadNetwork,
     BadOperand,
     NotYetSupported,
+    OutsideWorkload,
     OverlappingArrays,
     PtoError,
     UnsupportedByTarget,
@@ -213,7 +214,7 @@ def test_channels_are_used_in_processes() -> None:
         with channel.send(n=1):
             pass
 
-    refused(BadOperand, "cannot take", outside.trace)
+    refused(OutsideWorkload, "only inside a process", outside.trace)
 
 
 def test_scalars_of_a_token_are_those_of_the_channel() -> None:
@@ -326,7 +327,7 @@ def test_wait_takes_cycles_in_processes_and_changes_nothing_without_a_clock() ->
     def outside() -> None:
         wait(1)
 
-    refused(BadOperand, "cannot take", outside.trace)
+    refused(OutsideWorkload, "only inside a process", outside.trace)
 
 
 def test_variables_belong_to_a_process() -> None:
@@ -381,4 +382,4 @@ def test_what_needs_one_program_order_is_refused() -> None:
 def test_one_array_under_two_names_is_refused() -> None:
     program = pipeline(1).compile(target="interp")
     x = np.ones((2, 4, 8), np.float32)
-    refused(OverlappingArrays, "share memory", lambda: program(X=x, Y=x))
+    refused(OverlappingArrays, "one name in all processes", lambda: program(X=x, Y=x))

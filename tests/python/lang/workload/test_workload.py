@@ -393,6 +393,8 @@ def w(X: Tensor[f32, "n", 8], Y: Tensor[f32, "n", 8], Z: Tensor[i32, 4, 8], V: T
             "arithmetic on tiles and tensors has a meaning only inside a kernel",
         ),
         ("X < 1", "outside-workload", "X < 1", "only inside a kernel"),
+        ("m < 'n'", "bad-operand", "m < 'n'", "a size in arithmetic is a parameter, `n: DenseDyn`"),
+        ("'n' - m", "bad-operand", "'n' - m", "found 'n'"),
         ("pto.exp(X)", "outside-workload", "pto.exp(X)", "`pto.exp` has a meaning only inside a kernel"),
         ("for i in P(U): U[0]", "bad-annotation", "U", "expected one kind of use, found"),
         (

@@ -7,7 +7,7 @@ from typing import Self
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.scalar import Expr, TaskIndex, walk
 from pto_wsp.ir.schedule import Count, Directive, Key, Settings, policy
-from pto_wsp.lang.schedule.arguments import Scheduled, directed
+from pto_wsp.lang.schedule.arguments import Scheduled, count_of, directed
 from pto_wsp.lang.schedule.keys import KeyFunction
 from pto_wsp.support.record import record
 
@@ -63,4 +63,4 @@ class ConcurrentMethods(Scheduled):
         Raises:
             WrongValue, BadKey, FrontendError: an argument does not fit.
         """
-        return self.having(concurrent=Concurrent.by(key, max))
+        return self.having(concurrent=Concurrent.by(key, count_of("concurrent's max", max, Concurrent.by)))

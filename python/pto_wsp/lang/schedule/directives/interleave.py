@@ -6,7 +6,7 @@ from typing import Self
 
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.ir.schedule import Count, Directive, Key, Settings, policy
-from pto_wsp.lang.schedule.arguments import Scheduled, directed
+from pto_wsp.lang.schedule.arguments import Scheduled, count_of, directed
 from pto_wsp.lang.schedule.keys import KeyFunction
 from pto_wsp.support.record import record
 
@@ -53,4 +53,4 @@ class InterleaveMethods(Scheduled):
         Raises:
             WrongValue, BadKey, FrontendError: an argument does not fit.
         """
-        return self.having(interleave=Interleave.by(key, n))
+        return self.having(interleave=Interleave.by(key, count_of("interleave's n", n, Interleave.by)))

@@ -10,7 +10,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.scalar import Const, Expr, KernelNumber
 from pto_wsp.ir.schedule import Bounds, Count, Directive, Key, Settings, Stage, Stages, policy
 from pto_wsp.lang.kernel.kernel import Kernel
-from pto_wsp.lang.schedule.arguments import Scheduled, checked_count, directed
+from pto_wsp.lang.schedule.arguments import Scheduled, checked_count, count_of, directed
 from pto_wsp.lang.schedule.keys import KeyFunction
 from pto_wsp.location import caller_location
 from pto_wsp.support.record import record
@@ -153,7 +153,7 @@ class PoolMethods(Scheduled):
         Raises:
             WrongValue, BadKey, FrontendError: an argument does not fit.
         """
-        return self.having(pools=Pools._affinity(key, group))
+        return self.having(pools=Pools._affinity(key, count_of("affinity's group", group, Pools._affinity)))
 
     def pipeline(self, *stages: Stage) -> Self:
         """Return a copy in which each stage has workers of its own, through which batches flow.

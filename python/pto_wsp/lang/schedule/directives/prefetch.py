@@ -6,7 +6,7 @@ from typing import Self
 
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.ir.schedule import Count, Directive, Key, Settings, policy
-from pto_wsp.lang.schedule.arguments import Scheduled, directed
+from pto_wsp.lang.schedule.arguments import Scheduled, count_of, directed
 from pto_wsp.lang.schedule.keys import KeyFunction
 from pto_wsp.support.record import record
 
@@ -56,4 +56,6 @@ class PrefetchMethods(Scheduled):
         Raises:
             WrongValue, BadKey, FrontendError: an argument does not fit.
         """
-        return self.having(prefetch=InputPrefetch.by(key, ahead))
+        return self.having(
+            prefetch=InputPrefetch.by(key, count_of("prefetch's ahead", ahead, InputPrefetch.by))
+        )

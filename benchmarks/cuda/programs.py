@@ -20,8 +20,11 @@ from pto_wsp import (
     workload,
 )
 
-ROWS, COLS, TERMS = 64, 128, 32
-"""The tile of a product, and the terms that a step of it adds."""
+LARGE, SMALL = 128, 64
+"""Rows of a tile of a product: of a square one, and of one whose rows are grouped."""
+
+COLS, TERMS = 128, 64
+"""Columns of a tile of a product, and the terms that a step of it adds."""
 
 EXPERTS = 64
 
@@ -36,15 +39,22 @@ def add(x: In[Tile[1, 32, f32]], y: InOut[Tile[1, 32, f32]]):
     pto.store(y, x + y)
 
 
-@kernel
-def product(a: In[Tensor[bf16, DYN, DYN]], b: In[Tensor[bf16, DYN, DYN]], c: Out[Tensor[bf16, DYN, DYN]]):
-    """A product of bf16 with sums of f32. A task has one tile of it."""
-    for r in pto.tiles(c.rows, ROWS):
-        for n in pto.tiles(c.cols, COLS):
-            acc = pto.zeros((r.extent, n.extent))
-            for k in pto.tiles(b.rows, TERMS):
-                acc = pto.matmul(a[r, k], b[k, n], acc=acc)
-            pto.store(c[r, n], pto.cast(acc, bf16))
+def product_of(rows: int):
+    """Return a kernel for products of bf16 with sums of f32, in tiles of some rows. A task has one tile."""
+
+    @kernel
+    def product(a: In[Tensor[bf16, DYN, DYN]], b: In[Tensor[bf16, DYN, DYN]], c: Out[Tensor[bf16, DYN, DYN]]):
+        for r in pto.tiles(c.rows, rows):
+            for n in pto.tiles(c.cols, COLS):
+                acc = pto.zeros((r.extent, n.extent))
+                for k in pto.tiles(b.rows, TERMS):
+                    acc = pto.matmul(a[r, k], b[k, n], acc=acc)
+                pto.store(c[r, n], pto.cast(acc, bf16))
+
+    return product
+
+
+large_product, small_product = product_of(LARGE), product_of(SMALL)
 
 
 @workload
@@ -73,9 +83,9 @@ def layer_shaped(X: Tensor[f32, "n", 32], S: Tensor[f32, "n", 32], Y: Tensor[f32
 
 @workload
 def gemm(A: Tensor[bf16, "m", "k"], B: Tensor[bf16, "k", "n"], C: Tensor[bf16, "m", "n"]):
-    for i in P.tiles("m", ROWS):
+    for i in P.tiles("m", LARGE):
         for j in P.tiles("n", COLS):
-            product[i, j](a=A[i], b=B[:, j], c=C[i, j])
+            large_product[i, j](a=A[i], b=B[:, j], c=C[i, j])
 
 
 @workload
@@ -84,7 +94,7 @@ def grouped(X: Tensor[bf16, "pairs", "k"], Expert: Tensor[i32, "pairs"], W: Tens
     """A product per expert, over the rows that chose it. The run sorts, gathers and scatters rows."""
     routing = group_by(Expert, num_groups=EXPERTS)
     for e in P(EXPERTS):
-        for pick in P.tiles(routing[e], ROWS):
+        for pick in P.tiles(routing[e], SMALL):
             for j in P.tiles("n", COLS):
                 rows = routing.rows(pick)
-                product[e, pick, j](a=X[rows], b=W[e][:, j], c=Y[rows, j])
+                small_product[e, pick, j](a=X[rows], b=W[e][:, j], c=Y[rows, j])

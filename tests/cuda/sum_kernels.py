@@ -7,6 +7,7 @@ from math import inf
 from pto_wsp import DYN, In, Out, Tensor, bf16, f16, f32, kernel, pto, workload
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.lang.kernel.kernel import Kernel
+from pto_wsp.lang.workload.workload import Workload
 
 A, B, Y = In[Tensor[bf16, DYN, DYN]], In[Tensor[bf16, DYN, DYN]], Out[Tensor[f32, DYN, DYN]]
 DIM = 23
@@ -211,8 +212,8 @@ SUMS = {
 """Kernels, and how many of their sums stay in registers while a loop runs."""
 
 
-def kernel_of(of: Kernel) -> KernelFunction:
-    """Return a kernel as targets get it."""
+def workload_of(of: Kernel) -> Workload:
+    """Return a workload of one task of a kernel."""
     left, right, _ = (view.type.dtype for view in of.specialise({}, {}).views)
 
     @workload
@@ -223,5 +224,10 @@ def kernel_of(of: Kernel) -> KernelFunction:
     ):
         of(a=A, b=B, y=Y)
 
-    (found,) = once.compile("interp").module.kernels
+    return once
+
+
+def kernel_of(of: Kernel) -> KernelFunction:
+    """Return a kernel as targets get it."""
+    (found,) = workload_of(of).compile("interp").module.kernels
     return found

@@ -7,10 +7,13 @@ import pytest
 
 from pto_wsp import DispatchPolicy, Ragged, Schedule
 from pto_wsp.errors import KernelFailed, NoGpu
+from pto_wsp.interp.kernels import run_kernel
+from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.runtime.compiling import compile_module
 from pto_wsp.targets.cuda.driver import find_gpu
 from tests.cuda import test_examples as examples
 from tests.cuda import test_programs as programs
+from tests.cuda import test_sums as sums
 
 
 def missing() -> str:
@@ -53,6 +56,19 @@ def test_ragged_decode() -> None:
         programs.decode.compile(target)(kv=Ragged.lengths(lengths), Q=q, K=k, V=v, Y=o)
         results.append(o)
     np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("of", sums.k.SUMS, ids=lambda of: of.name)
+def test_products_in_loops(of: Kernel) -> None:
+    workload = sums.k.workload_of(of)
+    (function,) = workload.compile("interp").module.kernels
+    program = workload.compile("cuda")
+    for seed, size in enumerate((*sums.SIZES[:-2], (200, 300, 256))):
+        found, wanted = (sums.arrays(function, size, seed) for _ in range(2))
+        program(A=found[0], B=found[1], Y=found[2])
+        run_kernel(function, wanted)
+        bound = sums.bound_of(of)
+        np.testing.assert_allclose(found[2], wanted[2], rtol=bound, atol=bound, err_msg=str(size))
 
 
 def test_a_failure_has_its_place() -> None:

@@ -12,6 +12,9 @@ namespace pto::wsp::cuda {
 /// Warps that share the sums of a tile, and rows and columns of a square of sums: two results of `mma`.
 inline constexpr int kSumsWarps = 4, kSquare = 16;
 
+/// Squares of a warp that leave registers for the places of their lines.
+inline constexpr int kFewSquares = 8;
+
 /// Which operand of a product a matrix is. Its lines are rows of the left one, or columns of the right one.
 enum class Side { left, right };
 
@@ -45,19 +48,27 @@ class SharedMatrix {
     row_ = thread() % 8 + (kTurned ? term : line);
     col_ = kTurned ? line : term;
   }
-  /// Where this thread reads lines from the given one on.
-  PTO_DEVICE_INLINE SharedPlace place(int line) const { return at(row_, col_) + 2 * line * kLine; }
-  /// Loads 16 lines and 16 terms as `mma` takes them, `line` and `term` after a place; all are valid.
-  PTO_DEVICE_INLINE void load(uint32_t (&words)[4], SharedPlace place, int line, int term) const {
-    load_matrices<kTurned>(words, place + 2 * (line * kLine + term * kTerm));
+  /// Where this thread reads lines from the given one on. All 16 are valid, or words of the others are those
+  /// of valid lines.
+  template <bool kIsWhole>
+  PTO_DEVICE_INLINE SharedPlace place(int line) const {
+    if constexpr (kIsWhole) return at(row_, col_) + 2 * line * kLine;
+    return part_place(line, 0);
+  }
+  /// Loads lines from a place on, and terms from the given one on, as `mma` takes them; all terms are valid.
+  PTO_DEVICE_INLINE void load(uint32_t (&words)[4], SharedPlace place, int term) const {
+    load_matrices<kTurned>(words, place + 2 * term * kTerm);
   }
   /// Loads lines and terms from the given ones on. Words of those that are not valid are arbitrary.
   PTO_DEVICE_INLINE void load_part(uint32_t (&words)[4], int line, int term, int) const {
-    const int row = min(row_ + (kTurned ? term : line), rows_ - 1), col = col_ + (kTurned ? line : term);
-    load_matrices<kTurned>(words, at(row, col < cols_ ? col : 0));
+    load_matrices<kTurned>(words, part_place(line, term));
   }
 
  private:
+  PTO_DEVICE_INLINE SharedPlace part_place(int line, int term) const {
+    const int row = min(row_ + (kTurned ? term : line), rows_ - 1), col = col_ + (kTurned ? line : term);
+    return at(row, col < cols_ ? col : 0);
+  }
   PTO_DEVICE_INLINE SharedPlace at(int row, int col) const { return first_ + 2 * (row * kStride + col); }
 
   SharedPlace first_;
@@ -119,12 +130,13 @@ class Sums {
   template <int kTerms, class A, class B>
   PTO_DEVICE_INLINE void add(const A& a, const B& b, int64_t depth) {
     const int terms = static_cast<int>(depth);
+    constexpr int kWhole = kTerms / kMmaTerms * kMmaTerms;
     each_warp([&](Squares& sums, int row, int col) {
-      if constexpr (A::kIsShared && B::kIsShared && kTerms % kMmaTerms == 0) {
-        const bool has_all = row + kRows * kSquare <= rows_ && col + kCols * kSquare <= cols_;
-        if (has_all && terms == kTerms) return add_whole<kTerms>(sums, a, b, a.place(row), b.place(col));
+      int first = 0;
+      if constexpr (A::kIsShared && B::kIsShared && kWhole > 0) {
+        if (terms >= kWhole) first = add_terms<kWhole>(sums, a, b, row, col);
       }
-      add_part(sums, a, b, row, col, terms);
+      if (first < terms) add_part(sums, a, b, row, col, first, terms);
     });
   }
   /// Writes the sums to the tile that they are of.
@@ -166,46 +178,65 @@ class Sums {
       mma<kSame<T, Bf16>>(sums[half], left, words);
     }
   }
-  /// As `add`, where all lines and terms are valid. A row of squares is added while words of the next one
-  /// load.
+  /// Adds kTerms terms, all of which are valid, and returns how many it has added: none if lines of many
+  /// squares are invalid, whose places take too many registers.
   template <int kTerms, class A, class B>
-  PTO_DEVICE_INLINE static void add_whole(Squares& sums, const A& a, const B& b, SharedPlace row,
-                                          SharedPlace col) {
+  PTO_DEVICE_INLINE int add_terms(Squares& sums, const A& a, const B& b, int row, int col) const {
+    if (row + kRows * kSquare <= rows_ && col + kCols * kSquare <= cols_) {
+      add_squares<kRows, kTerms, true>(sums, 0, a, b, row, col);
+      return kTerms;
+    }
+    if constexpr (kRows * kCols > kFewSquares) {
+      return 0;
+    } else {
+      constexpr int kDown = kRows % 2 == 0 ? 2 : 1;
+      PTO_UNROLL for (int from = 0; from < kRows; from += kDown) {
+        if (row + from * kSquare < rows_) add_squares<kDown, kTerms, false>(sums, from, a, b, row, col);
+      }
+      return kTerms;
+    }
+  }
+  /// Adds kTerms terms to kDown rows of squares from the given one on. A row is added while words of the next
+  /// one load.
+  template <int kDown, int kTerms, bool kIsWhole, class A, class B>
+  PTO_DEVICE_INLINE static void add_squares(Squares& sums, int from, const A& a, const B& b, int row,
+                                            int col) {
+    SharedPlace rows[kDown], cols[kCols];
+    PTO_UNROLL for (int r = 0; r < kDown; ++r) rows[r] =
+        a.template place<kIsWhole>(row + (from + r) * kSquare);
+    PTO_UNROLL for (int c = 0; c < kCols; ++c) cols[c] = b.template place<kIsWhole>(col + c * kSquare);
     uint32_t left[2][4], right[2][kCols][4];
-    a.load(left[0], row, 0, 0);
-    PTO_UNROLL for (int c = 0; c < kCols; ++c) b.load(right[0][c], col, c * kSquare, 0);
+    a.load(left[0], rows[0], 0);
+    PTO_UNROLL for (int c = 0; c < kCols; ++c) b.load(right[0][c], cols[c], 0);
     PTO_UNROLL for (int step = 0; step < kTerms / kMmaTerms; ++step) {
-      const int now = step % 2, following = (step + 1) * kMmaTerms;
-      PTO_UNROLL for (int r = 0; r < kRows; ++r) {
-        const int own = (step * kRows + r) % 2;
-        if (r < kRows - 1) {
-          a.load(left[1 - own], row, (r + 1) * kSquare, step * kMmaTerms);
-        } else if (following < kTerms) {
-          a.load(left[1 - own], row, 0, following);
-        }
-        PTO_UNROLL for (int c = r; c < kCols; c += kRows) {
-          if (following < kTerms) b.load(right[1 - now][c], col, c * kSquare, following);
+      const int now = step % 2, term = step * kMmaTerms, next = term + kMmaTerms;
+      PTO_UNROLL for (int r = 0; r < kDown; ++r) {
+        const int own = (step * kDown + r) % 2, below = r + 1;
+        if (below < kDown) a.load(left[1 - own], rows[below % kDown], term);
+        if (below == kDown && next < kTerms) a.load(left[1 - own], rows[0], next);
+        PTO_UNROLL for (int c = r; c < kCols; c += kDown) {
+          if (next < kTerms) b.load(right[1 - now][c], cols[c], next);
         }
         PTO_UNROLL for (int c = 0; c < kCols; ++c) {
-          add_square<typename A::Type>(sums[r][c], left[own], right[now][c]);
+          add_square<typename A::Type>(sums[from + r][c], left[own], right[now][c]);
         }
       }
     }
   }
-  /// As `add`. Squares that are outside are left out, and terms from the last one on are 0.
+  /// Adds terms from `first` to the last one. Squares that are outside are left out.
   template <class A, class B>
-  PTO_DEVICE_INLINE void add_part(Squares& sums, const A& a, const B& b, int row, int col, int terms) const {
-    for (int k = 0; k < terms; k += kMmaTerms) {
-      uint32_t right[kCols][4];
-      PTO_UNROLL for (int c = 0; c < kCols; ++c) {
-        if (col + c * kSquare < cols_) load_valid<Side::right>(right[c], b, col + c * kSquare, k, terms);
-      }
+  PTO_DEVICE_INLINE void add_part(Squares& sums, const A& a, const B& b, int row, int col, int first,
+                                  int terms) const {
+    for (int k = first; k < terms; k += kMmaTerms) {
       PTO_UNROLL for (int r = 0; r < kRows; ++r) {
         if (row + r * kSquare >= rows_) continue;
         uint32_t left[4];
         load_valid<Side::left>(left, a, row + r * kSquare, k, terms);
         PTO_UNROLL for (int c = 0; c < kCols; ++c) {
-          if (col + c * kSquare < cols_) add_square<typename A::Type>(sums[r][c], left, right[c]);
+          if (col + c * kSquare >= cols_) continue;
+          uint32_t right[4];
+          load_valid<Side::right>(right, b, col + c * kSquare, k, terms);
+          add_square<typename A::Type>(sums[r][c], left, right);
         }
       }
     }

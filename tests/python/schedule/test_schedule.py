@@ -129,7 +129,7 @@ def test_keys_are_expressions_over_a_task() -> None:
 
 
 def test_keys_that_decide_are_refused() -> None:
-    with pytest.raises(RunTimeCondition):
+    with pytest.raises(RunTimeCondition, match="a key has no branches"):
         key(lambda t: 1 if t.b else 2)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pto_wsp.errors import BadKey, PtoError, UnknownName, WrongValue, did_you_mean
+from pto_wsp.errors import BadKey, PtoError, RunTimeCondition, UnknownName, WrongValue, did_you_mean
 from pto_wsp.ir import scalar as ir
 from pto_wsp.ir.scalar import Expr
 from pto_wsp.lang.kernel.kernel import Kernel
@@ -97,6 +97,9 @@ def trace_key(owner: str, key: KeyFunction | None) -> Expr:
         )
     try:
         value = key(AnyTask())
+    except RunTimeCondition as error:
+        hint = "a key has no branches: choose a value with `condition.where(a, b)`"
+        raise RunTimeCondition(expr=error.fields["expr"], loc=error.loc, hint=hint) from None
     except PtoError:
         raise
     except TypeError as error:

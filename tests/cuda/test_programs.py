@@ -277,6 +277,33 @@ def test_the_first_failed_check_counts() -> None:
         assert y[:5].all() and not y[5].any()
 
 
+@kernel
+def soon(x: In[Tensor[f32, DYN, 32]], rows: In[Tile[1, 4, i32]], at: Scalar[i64], y: Out[Tile[4, 32, f32]]):
+    pto.prefetch(x, pto.load(rows))
+    pto.prefetch(x[at : at + 4])
+    pto.store(y, pto.load(x[0:4]) * 2.0)
+
+
+@workload
+def prefetched(X: Tensor[f32, "n", 32], R: Tensor[i32, 1, 4], Y: Tensor[f32, 4, 32], at: Scalar[i64]):
+    soon(x=X, rows=R, at=at, y=Y)
+
+
+@pytest.mark.parametrize(("last", "at"), [(8, 4), (9, 4), (8, 6)])
+def test_what_a_prefetch_reads_is_checked(last: int, at: int) -> None:
+    """Rows by number and by a range, as those of loads."""
+    x, rows = np.ones((9, 32), np.float32), np.array([[0, 1, 2, last]], np.int32)
+    said: list[str] = []
+    for target in ("interp", "cuda"):
+        y = np.zeros((4, 32), np.float32)
+        try:
+            prefetched.compile(target)(X=x, R=rows, Y=y, at=at)
+            said.append("well" if (y == 2).all() else "wrong")
+        except KernelFailed as error:
+            said.append(str(error))
+    assert said[0] == said[1] and (said[0] == "well") == (last == 8 and at == 4)
+
+
 def test_experts_that_the_run_chooses() -> None:
     """A task sorts tokens by expert; loops and lists of rows follow from its result."""
     program = mixture.moe.compile("cuda")

@@ -158,6 +158,7 @@ inline uint64_t clock_ns() {
 }
 
 PTO_UNCHECKED inline int thread() { return block->current; }
+inline int threads() { return kThreads; }
 
 PTO_UNCHECKED inline void sync() {
   delay();

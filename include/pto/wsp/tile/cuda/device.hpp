@@ -57,8 +57,14 @@ PTO_DEVICE_INLINE int thread() {
 #endif
 }
 
-/// Threads of a block.
-PTO_DEVICE_INLINE constexpr int threads() { return kBlockThreads; }
+/// Threads of a block: kBlockThreads, which compilers do not see here. They unroll less.
+PTO_DEVICE_INLINE int threads() {
+#if defined(__CUDACC__)
+  return static_cast<int>(blockDim.x);
+#else
+  return emulation::threads();
+#endif
+}
 
 /// Waits until all threads of the block arrive. Their earlier writes are then visible to all of them.
 PTO_DEVICE_INLINE void sync() {

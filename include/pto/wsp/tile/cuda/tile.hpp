@@ -107,7 +107,7 @@ PTO_DEVICE_INLINE bool is_aligned(const void* at, int bytes) {
 /// Starts copies of 2^shift units of `kBytes` of each row. A thread has units of one column.
 template <int kBytes, class T>
 PTO_DEVICE_INLINE void copy_columns(const Tile<T>& to, const Window<T>& from, int shift) {
-  const int down = threads() >> shift, first = thread() >> shift;
+  const int down = kBlockThreads >> shift, first = thread() >> shift;
   const int col = (thread() & ((1 << shift) - 1)) * (kBytes / static_cast<int>(sizeof(T)));
   SharedPlace place = shared_place(to.row(first) + col);
   const T* source = from.data + first * from.stride + col;
@@ -124,7 +124,9 @@ template <int kBytes, class T>
 PTO_DEVICE_INLINE void copy_rows(const Tile<T>& to, const Window<T>& from) {
   constexpr int kElements = kBytes / static_cast<int>(sizeof(T));
   const int whole = static_cast<int>(from.cols) / kElements;
-  if (!from.has_list() && whole > 0 && whole <= threads() && (whole & (whole - 1)) == 0) {
+  // Only operands of tensor cores are worth more code.
+  const bool is_power = whole > 0 && whole <= threads() && (whole & (whole - 1)) == 0;
+  if (sizeof(T) == 2 && is_power && !from.has_list()) {
     copy_columns<kBytes>(to, from, ones(static_cast<uint32_t>(whole) - 1));
   } else {
     for (Cells c(from.rows, whole); c.more(); c.advance()) {

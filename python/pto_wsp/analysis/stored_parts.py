@@ -17,7 +17,7 @@ from pto_wsp.errors import BadExpression
 from pto_wsp.ir import kernel as k
 from pto_wsp.ir.core import DimSelect, Full, Index, Range, Region
 from pto_wsp.ir.evaluate import evaluate
-from pto_wsp.ir.scalar import Const, Expr, Var, children, walk
+from pto_wsp.ir.scalar import Const, Element, Expr, TileElement, Var, children, walk
 from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 Box = tuple[tuple[int, int], ...]
@@ -131,8 +131,11 @@ def _follows(dim: DimSelect, loops: Loops) -> bool:
     """Whether constants and known loops decide which part of a dimension is stored."""
     if isinstance(dim, Full):
         return True
-    leaves = (p for expr in _expressions(dim) for p in walk(expr) if not children(p))
-    return all(isinstance(p, Const) or (isinstance(p, Var) and p.name in loops) for p in leaves)
+    parts = [part for expr in _expressions(dim) for part in walk(expr)]
+    leaves = (part for part in parts if not children(part))
+    has_elements = any(isinstance(part, Element | TileElement) for part in parts)
+    are_known = all(isinstance(p, Const) or (isinstance(p, Var) and p.name in loops) for p in leaves)
+    return are_known and not has_elements
 
 
 def _mentions(dim: DimSelect) -> bool:

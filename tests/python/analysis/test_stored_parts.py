@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pto_wsp import f32, i64
+from pto_wsp import In, Out, Tensor, Tile, f32, i32, i64, kernel, pto
 from pto_wsp.analysis.stored_parts import missing_element
 from pto_wsp.interp.kernels import run_kernel
 from pto_wsp.ir import kernel as k
@@ -59,6 +59,17 @@ def drawn_dim(draw: Draw, size: int, loops: Loops) -> DimSelect:
             shift = draw.randrange(size - last)
             start, first = add(mul(Var(var, i64), const(factor)), const(shift)), last + shift
     return Range(start, const(draw.randint(1, size - first)))
+
+
+@kernel
+def put_row(at: In[Tensor[i32, 1, 4]], x: In[Tile[1, 6, f32]], y: Out[Tensor[f32, 4, 6]]):
+    pto.store(y[at[0, 0] : at[0, 0] + 1, :], pto.load(x))
+
+
+def test_elements_that_decide_may_be_any() -> None:
+    """A row that an element with a constant index names may be each of them."""
+    function = put_row.specialise({}, {})
+    assert missing_element(function, function.param("y")) is None
 
 
 @given(draw=DRAWS)

@@ -34,6 +34,9 @@ def emulated_source(kernels: Sequence[KernelFunction], code: DeviceCode) -> str:
             out.line("TaskContext own = *context;")
             out.line(f"const std::vector<char> spilled({max(code.spilled_bytes[kernel.name], 1)}, '\\xff');")
             out.line("own.workspace = const_cast<char*>(spilled.data());")
+            out.line("cuda::emulation::shared_begin = static_cast<const char*>(own.scratch);")
+            end = f"cuda::emulation::shared_begin + {code.shared_bytes[kernel.name]}"
+            out.line(f"cuda::emulation::shared_end = {end};")
             out.line("struct Call {")
             with out.indented():
                 out.line("const View* views;")

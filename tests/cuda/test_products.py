@@ -15,7 +15,7 @@ from tests.cuda.emulated import EmulatedCuda
 from tests.python.targets import ctypes_abi
 from tests.python.targets.build_kernels import KernelMaker
 
-SHAPES = ((1, 1, 1), (4, 64, 128), (16, 8, 16), (17, 9, 33), (70, 75, 40), (130, 96, 20))
+SHAPES = ((1, 3, 32), (4, 64, 128), (16, 8, 16), (17, 9, 33), (70, 75, 40), (130, 96, 20))
 """Rows, columns and terms: parts of blocks, one block, and blocks in which a warp has several."""
 
 TURNS = ((False, False), (True, False), (False, True), (True, True))

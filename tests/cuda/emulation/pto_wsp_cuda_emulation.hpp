@@ -261,6 +261,9 @@ PTO_UNCHECKED inline void count_wavefronts(const Fiber* warp, int phase) {
   for (int i = 0; i < 4; ++i) to[i] = reinterpret_cast<const uint32_t*>(row)[i];
 }
 
+/// The shared memory of the block where it is known: its first byte, and the one after its last.
+inline thread_local const char *shared_begin = nullptr, *shared_end = nullptr;
+
 /// Four matrices of 8 x 8 elements of 16 bits.
 PTO_UNCHECKED inline void load_matrices(uint32_t (&words)[4], const char* row, bool is_turned) {
   Block& block_ = *block;
@@ -269,6 +272,8 @@ PTO_UNCHECKED inline void load_matrices(uint32_t (&words)[4], const char* row, b
   const int phase = fiber.phase ^= 1;
   fiber.places[phase] = reinterpret_cast<uintptr_t>(row);
   if (fiber.places[phase] % 16 != 0) broken("a row of a matrix is not aligned");
+  const bool is_outside = row < shared_begin || row + 16 > shared_end;
+  if (shared_end != nullptr && is_outside) broken("a row of a matrix is outside of shared memory");
   read_row(fiber.words[phase], row);
   leave(Wait::warp, 1 + first / kWarpThreads);
   const Fiber* const warp = block_.fibers + first;

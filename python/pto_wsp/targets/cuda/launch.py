@@ -182,7 +182,7 @@ class DeviceProgram:
             raise TilesTooLarge(
                 kernel=largest, needed=self.shared_bytes, capacity=gpu.shared_bytes, live=f"on {gpu.name}"
             )
-        cubin, self.was_built = build_cubin(code.text, gpu.architecture, cache)
+        cubin, self.was_built = build_cubin(code.text, gpu.architecture, cache, code.kernels.natives)
         self._kernel, self.facts = gpu.load(cubin, ENTRY, THREADS, self.shared_bytes)
         self._order = code.walk.order
         self._spare: deque[Block] = deque(maxlen=4)

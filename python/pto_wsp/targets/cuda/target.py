@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
@@ -12,7 +11,7 @@ from pto_wsp.prove.waits import Derive, symbolic_waits
 from pto_wsp.targets.base import R, Runnable, SourceTree, Support, Target
 from pto_wsp.targets.c_style.group_by import is_group_by
 from pto_wsp.targets.cpu.check import check_kernel
-from pto_wsp.targets.cpu.tree import headers_of
+from pto_wsp.targets.cpu.tree import headers_of, portable
 from pto_wsp.targets.cuda.emit import DeviceCode, ProgramCode, emit_device_code, emit_program
 from pto_wsp.targets.cuda.order import support
 from pto_wsp.targets.cuda.readme import kernels_readme, program_readme
@@ -34,19 +33,16 @@ class CudaTarget(Target):
     def _kernels(self, kernels: Sequence[KernelFunction]) -> DeviceCode:
         for kernel in kernels:
             self._check_kernel(kernel)
-        return emit_device_code(kernels)
+        return emit_device_code(kernels, self.name)
 
     def _check_kernel(self, kernel: KernelFunction) -> None:
         if is_group_by(kernel):
             return
-        if kernel.native is not None:
-            reason = "hand-written C++ runs on a CPU: write the kernel with `@kernel`"
-            what = f"the kernel `{kernel.name}` in C++"
-            raise UnsupportedByTarget(target=self.name, what=what, reason=reason, loc=kernel.loc)
         check_kernel(kernel, self.name)
 
     def emit(self, module: Module) -> SourceTree:
         """Return a folder with the device code of a program, or of kernels where there is no entry."""
+        module = portable(module)
         if not module.entry:
             code = self._kernels(module.kernels)
             return _tree("kernels.cu", code.text, kernels_readme(code))

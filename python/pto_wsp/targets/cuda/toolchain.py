@@ -6,19 +6,30 @@ import ctypes
 import hashlib
 import importlib.util
 import os
+import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from pto_wsp.errors import CompilerFailed, NoCudaCompiler
+from pto_wsp.errors import CompilerFailed, CppError, NoCudaCompiler
+from pto_wsp.ir.kernel import KernelFunction
+from pto_wsp.location import Location
 from pto_wsp.targets.base import LibraryCache
 from pto_wsp.targets.cpu.toolchain import include_directory, run, version_of, which
 from pto_wsp.targets.cpu.tree import headers_of
+from pto_wsp.targets.cuda.native import kernel_of_place
 
 OPTIONS = ("-std=c++17", "-fmad=false")
 """Options of both compilers. Multiply-adds are fused only where the source says so."""
+
+_DIAGNOSTIC = re.compile(
+    r"^(?P<file>[^\n]+?)(?:\((?P<line>\d+)\)|:(?P<own_line>\d+):(?P<col>\d+)): (?:fatal )?error(?: #\S+)?: "
+    r"(?P<text>.*)$",
+    re.MULTILINE,
+)
+"""An error of nvcc or NVRTC, or of a C++ compiler."""
 
 _TOOLKIT = "/usr/local/cuda"
 
@@ -35,6 +46,9 @@ typedef unsigned int uint32_t;
 typedef unsigned long long uint64_t;
 #define INT64_C(value) value##LL
 #define UINT64_C(value) value##ULL
+#define INT32_MAX 0x7fffffff
+#define INT32_MIN (-INT32_MAX - 1)
+#define UINT32_MAX 0xffffffffu
 #define INT64_MAX 0x7fffffffffffffffLL
 #define INT64_MIN (-INT64_MAX - 1)
 #define UINT64_MAX 0xffffffffffffffffULL
@@ -172,17 +186,21 @@ def nvrtc_libraries() -> Iterator[Nvrtc]:
             yield Nvrtc(path)
 
 
-def build_cubin(text: str, architecture: str, cache: LibraryCache) -> tuple[bytes, bool]:
+def build_cubin(
+    text: str, architecture: str, cache: LibraryCache, natives: Sequence[KernelFunction] = ()
+) -> tuple[bytes, bool]:
     """Return the cubin of a translation unit, and whether it was compiled now; else it was in the cache.
 
     Args:
         text: what the target emits, with the shipped headers on the include path.
         architecture: such as `sm_90`.
         cache: keeps cubins between processes.
+        natives: kernels of it in C++ of users.
 
     Raises:
         NoCudaCompiler: there is no compiler.
         CompilerFailed: with the compiler's text; the source is kept.
+        CppError: the same, in a kernel of `natives`.
         BadCache: the cache cannot be used.
     """
     compiler = find_cuda_compiler(cache)
@@ -199,7 +217,22 @@ def build_cubin(text: str, architecture: str, cache: LibraryCache) -> tuple[byte
             source.unlink()
         if not is_made:
             kept = cache.keep_source(key, text)
-            raise CompilerFailed(output=said.strip(), command=compiler.command(architecture), source=kept)
+            command = compiler.command(architecture)
+            raise _refused(said, natives, kept) or CompilerFailed(
+                output=said.strip(), command=command, source=kept
+            )
 
     path, was_made = cache.library(key, make, "cubin")
     return path.read_bytes(), was_made
+
+
+def _refused(said: str, natives: Sequence[KernelFunction], kept: Path) -> CppError | None:
+    """Return the first error of the compiler that is in a kernel in C++; None if there is none."""
+    for found in _DIAGNOSTIC.finditer(said):
+        line = int(found["line"] or found["own_line"])
+        kernel = kernel_of_place(natives, found["file"], line)
+        if kernel is not None:
+            col = int(found["col"] or 0)
+            loc = Location(found["file"], line, col, col + 1) if col else Location(found["file"], line)
+            return CppError(kernel=kernel.name, message=found["text"], output=said, source=kept, loc=loc)
+    return None

@@ -46,6 +46,9 @@ from pto_wsp.targets.cuda.launch import MAX_SPANS, DeviceArray, DeviceLaunch, De
 PROGRESS_S = 0.05
 """Seconds between two calls of a `progress` function."""
 
+MOST_BLOCKS = 4
+"""Blocks of a multiprocessor that run by default: while one waits for memory, others work."""
+
 _SPIN_S, _LONGEST_SLEEP_S = 200e-6, 1e-3
 
 
@@ -145,7 +148,7 @@ class LaunchedRunner:
                 raise UnsupportedByTarget(target=self._target, what=what, reason=reason)
 
     def _blocks(self, program: DeviceProgram, workers: int) -> int:
-        """Return how many blocks a run has: as many as it asks for, or one per multiprocessor."""
+        """Return how many blocks a run has: as many as it asks for, or as many as hide waits for memory."""
         most = program.facts.resident
         if workers > most:
             expected = f"at most {most}, the blocks that {program.gpu.name} runs at the same time"
@@ -160,7 +163,8 @@ class LaunchedRunner:
                 f"{program.gpu.name} runs {most} blocks",
             )
             raise UnsupportedByTarget(target=self._target, what=what, reason=reason)
-        return workers or order.blocks or min(most, program.gpu.multiprocessors)
+        per_multiprocessor = 1 if program.tile_bytes else MOST_BLOCKS
+        return workers or order.blocks or min(most, per_multiprocessor * program.gpu.multiprocessors)
 
     def call_kernel(
         self, kernel: KernelFunction, args: Sequence[np.ndarray | Value], workspace: int, task: int

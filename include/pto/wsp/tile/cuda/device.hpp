@@ -219,6 +219,15 @@ PTO_DEVICE_INLINE void release(uint64_t* counter, uint64_t value) {
 #endif
 }
 
+/// Writes a counter that tells others nothing about what was done before.
+PTO_DEVICE_INLINE void count(uint64_t* counter, uint64_t value) {
+#if defined(__CUDACC__)
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(counter), "l"(value) : "memory");
+#else
+  __atomic_store_n(counter, value, __ATOMIC_RELAXED);
+#endif
+}
+
 /// Lowers a number in global memory to `value` if it is larger.
 PTO_DEVICE_INLINE void lower_to(uint64_t* number, uint64_t value) {
 #if defined(__CUDACC__)

@@ -244,7 +244,9 @@ class Run {
     const bool is_next = await(2 * next_ - 1, site, most, [&] {
       bool misses = misses_before(floor_);
       for (int k = 0; k < kWaits; ++k) misses |= misses_of(waits[k], known[k]);
-      return misses || (next_ > program_.window && !is_done(next_ - 1 - program_.window));
+      // Threads of different warps read, so that no read waits for another one.
+      const bool looks = thread() == kWarp && next_ > program_.window;
+      return misses | (looks && !is_done(next_ - 1 - program_.window));
     });
     if (!is_next) return false;
     for (int k = 0; k < kWaits; ++k) known[k].end = waits[k].end > known[k].end ? waits[k].end : known[k].end;
@@ -302,7 +304,7 @@ class Run {
     if (thread() != 0) return;
     const uint64_t number = next_ - 1;
     if (number < program_.max_spans) program_.spans[number] = {begin_, clock_ns(), block()};
-    release(program_.completed + block(), num_completed_);
+    count(program_.completed + block(), num_completed_);
     release(program_.done + number % program_.window, number / program_.window + 1);
   }
 
@@ -359,8 +361,9 @@ class Run {
   template <class Waits>
   PTO_DEVICE_INLINE bool await(uint64_t order, int32_t place, uint64_t awaited, const Waits& waits) {
     for (uint64_t polls = 0;; ++polls) {
-      if (any(thread() == 0 && acquire(program_.limit) <= order)) return false;
-      if (!any(waits())) return true;
+      const bool is_over = thread() == threads() - 1 && acquire(program_.limit) <= order;
+      if (!any(is_over | waits())) return true;
+      if (any(is_over)) return false;
       if (polls == program_.max_polls) {
         end({order, order / 2, awaited, Cause::kStuck, place, 0, 0});
         return false;

@@ -201,8 +201,13 @@ def test_broken_programs_race(broken: str, tmp_path: Path) -> None:
     of, check = OWN[name]
     program = alone(of.compile("interp").module, tmp_path, SANITIZED, **how)
     with pytest.raises(Broken, match="data race"):
-        for _ in range(4):  # one block may run all tasks of a short run
-            check(program)
+        for _ in range(8):  # one block may run all tasks of a short run
+            try:
+                check(program)
+            except Broken:
+                raise
+            except AssertionError:
+                continue  # wrong results: the race itself was not seen
 
 
 # --- numbers of tasks ---------------------------------------------------------------------------------------

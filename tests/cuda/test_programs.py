@@ -158,7 +158,7 @@ def is_either(failure: RunError | None) -> bool:
 
 
 def run_both(module: Module, arrays: Callable[[], dict[str, np.ndarray]], sizes: dict[str, int]) -> None:
-    """Compare a program with the engine's walk of the same kernels on one worker."""
+    """Compare a program with the engine's walk of the same kernels on one worker: results, or the error."""
     engine = EngineRunner(Prepared(verify(module), EmulatedCuda()), EmulatedCuda())
     program = launched(module)
     wanted, error = arrays(), None
@@ -170,7 +170,8 @@ def run_both(module: Module, arrays: Callable[[], dict[str, np.ndarray]], sizes:
         found = arrays()
         failure = failure_of(program, workers=blocks, **found, **sizes)
         assert type(failure) is type(error) or (error is not None and is_either(failure)), (error, failure)
-        for name in wanted:
+        # After a failure, later tasks that do not wait for it may have run.
+        for name in wanted if error is None else ():
             np.testing.assert_array_equal(found[name], wanted[name], err_msg=f"{name}, {blocks} blocks")
 
 

@@ -37,6 +37,7 @@ from hypothesis import given, note
 
 from pto_wsp import (
     DenseDyn,
+    DispatchPolicy,
     In,
     InOut,
     P,
@@ -286,6 +287,8 @@ def test_a_stall_is_named(
 ) -> None:
     monkeypatch.setattr(launch, "MAX_POLLS", 3000)
     of, check = OWN[name]
-    program = launched(of.compile("interp").module, change)
+    # The block that runs a task is known: one that reads nothing waits for no readers.
+    schedule = Schedule().dispatch(DispatchPolicy.round_robin(3))
+    program = launched(of.compile("interp").module.with_schedule(schedule.policies), change)
     with pytest.raises(Stuck, match=expected):
         check(program)

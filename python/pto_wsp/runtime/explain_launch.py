@@ -100,7 +100,7 @@ class _Explained:
         """Return the error of a failure that follows from what tasks have written."""
         if self.failure.cause == "region":
             site = self._site
-            reason = f"an argument of `{site.kernel}` has none, or is outside its tensor"
+            reason = f"an argument of `{site.kernel}` has none, is outside its tensor, or names a row twice"
             error: RunError = BadExpression(reason=reason, loc=site.loc)
         else:
             what, loc = self.code.walk.places[self.failure.place]

@@ -10,7 +10,7 @@ from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.core import Full, Index, Merged, Range, Region, Rows, TileRange
 from pto_wsp.ir.flush_points import reads_element
-from pto_wsp.ir.kernel import KernelFunction, Param
+from pto_wsp.ir.kernel import IN, KernelFunction, Param
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.region_text import expr_text
 from pto_wsp.ir.rules import call_left
@@ -121,6 +121,8 @@ class _WalkWriter:
         types = {t.name: u8 if t.type.dtype is b1 else t.type.dtype for t in self.workload.tensors}
         self.expressions = ExpressionWriter(_WalkSpelling(self.arrays), types)
         self.flush_tensors = self._flush_tensors()
+        nodes = w.walk_nodes(self.workload.body)
+        self.has_flushes = any(reads_element(e, self.written) for n in nodes for e in w.node_expressions(n))
         self.noted = set(self._noted())
 
     def text(self) -> str:
@@ -425,14 +427,21 @@ class _WalkWriter:
         self.out.line("}")
 
     def _row_lists(self, task: w.Task, site: int, *, is_late: bool) -> None:
-        """Write the checks of lists of rows: those that tasks write are checked before the task runs."""
+        """Write the checks of lists of rows: before all tasks run, or before the task does.
+
+        The latter is for lists that tasks write, and for tasks after a flush point: the first check ends there.
+        """
         number = 0
-        for arg in task.args:
+        for param, arg in zip(self.module.kernel(task.kernel).params, task.args, strict=True):
             if not isinstance(arg, Region):
                 continue
             rows = next((dim for dim in arg.dims if isinstance(dim, Rows)), None)
-            if rows is not None and (rows.indices in self.written) == is_late:
-                self.out.line(f"if (!run.lie_inside(part_{number})) {{")
+            is_written = rows is not None and rows.indices in self.written
+            if rows is not None and (is_written or self.has_flushes if is_late else not is_written):
+                indices = self.workload.tensor(rows.indices)
+                differ = param.role != IN and not (indices.is_distinct and indices.is_local)
+                names = f"run.template names_rows<{str(differ).lower()}>"
+                self.out.line(f"if (!{names}(part_{number})) {{")
                 self.out.line(f"  run.refuse({site}, {number});")
                 self.out.line("  return;")
                 self.out.line("}")

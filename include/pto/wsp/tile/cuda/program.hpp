@@ -276,10 +276,21 @@ class Run {
   }
 
   /// Whether all numbers of the list of a part name a row.
-  PTO_DEVICE bool lie_inside(const Part& part) {
-    bool bad = false;
-    PTO_EACH(k, part.num_rows()) bad |= part.list()[k] < 0 || part.list()[k] >= part.limit();
-    return !any(bad);
+  /// \tparam kDiffer whether each must name another row
+  template <bool kDiffer>
+  PTO_DEVICE bool names_rows(const Part& part) {
+    const int32_t* rows = part.list();
+    bool is_bad = false, falls = false;
+    PTO_EACH(k, part.num_rows()) {
+      is_bad |= rows[k] < 0 || rows[k] >= part.limit();
+      falls |= kDiffer && k > 0 && rows[k] <= rows[k - 1];
+    }
+    if (any(is_bad)) return false;
+    if (!kDiffer || !any(falls)) return true;
+    PTO_EACH(k, part.num_rows()) {
+      for (int64_t j = 0; j < k; ++j) is_bad |= rows[j] == rows[k];
+    }
+    return !any(is_bad);
   }
 
   /// What a kernel finds around it, in one of its instances.

@@ -429,7 +429,7 @@ class _WalkWriter:
     def _row_lists(self, task: w.Task, site: int, *, is_late: bool) -> None:
         """Write the checks of lists of rows: before all tasks run, or before the task does.
 
-        The latter is for lists that tasks write, and for tasks after a flush point: the first check ends there.
+        The latter is for lists that tasks write, and for tasks after a flush point, where the first one ends.
         """
         number = 0
         for param, arg in zip(self.module.kernel(task.kernel).params, task.args, strict=True):

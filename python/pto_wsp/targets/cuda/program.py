@@ -152,7 +152,7 @@ class _WalkWriter:
             value = f"run.symbol({i}).{'f32' if kind == 'float' else 'i64'}"
             value += " != 0" if kind == "bool" else ""
             lines.append(f"{unused} const {kind} {scalar_name(self.values[param.name])} = {value};")
-        lines += [f"uint64_t {name} = 0;" for name in sorted(self.noted)]
+        lines += [f"{unused} uint64_t {name} = 0;" for name in sorted(self.noted)]
         lines.append(f"{unused} Tasks known[{max(1, self.num_waits)}];")
         return lines
 

@@ -286,11 +286,14 @@ class Run {
       falls |= kDiffer && k > 0 && rows[k] <= rows[k - 1];
     }
     if (any(is_bad)) return false;
-    if (!kDiffer || !any(falls)) return true;
-    PTO_EACH(k, part.num_rows()) {
-      for (int64_t j = 0; j < k; ++j) is_bad |= rows[j] == rows[k];
+    if constexpr (kDiffer) {
+      if (!any(falls)) return true;
+      PTO_EACH(k, part.num_rows()) {
+        for (int64_t j = 0; j < k; ++j) is_bad |= rows[j] == rows[k];
+      }
+      return !any(is_bad);
     }
-    return !any(is_bad);
+    return true;
   }
 
   /// What a kernel finds around it, in one of its instances.

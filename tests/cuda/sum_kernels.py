@@ -8,30 +8,35 @@ from pto_wsp import DYN, In, Out, Tensor, bf16, f16, f32, kernel, pto, workload
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.lang.kernel.kernel import Kernel
 from pto_wsp.lang.workload.workload import Workload
+from pto_wsp.types.dtype import DType
 
 A, B, Y = In[Tensor[bf16, DYN, DYN]], In[Tensor[bf16, DYN, DYN]], Out[Tensor[f32, DYN, DYN]]
 DIM = 23
 
 
-@kernel
-def plain(a: A, b: B, y: Y):
-    for r in pto.tiles(y.rows, 48):
-        for n in pto.tiles(y.cols, 40):
-            acc = pto.full((r.extent, n.extent), 0.5)
-            for k in pto.tiles(b.rows, 32):
-                acc = pto.matmul(a[r, k], b[k, n], acc=acc)
-            pto.store(y[r, n], acc)
+def product_of(
+    name: str, sizes: tuple[int, int, int], left: DType, right: DType, first: float = 0.0
+) -> Kernel:
+    """Return a kernel that adds a product to `first`, by tiles of some rows, columns and terms."""
+    rows, cols, terms = sizes
+
+    @kernel(name=name)
+    def product(a: In[Tensor[left, DYN, DYN]], b: In[Tensor[right, DYN, DYN]], y: Y):
+        for r in pto.tiles(y.rows, rows):
+            for n in pto.tiles(y.cols, cols):
+                acc = pto.full((r.extent, n.extent), first)
+                for k in pto.tiles(b.rows, terms):
+                    acc = pto.matmul(a[r, k], b[k, n], acc=acc)
+                pto.store(y[r, n], acc)
+
+    return product
 
 
-@kernel
-def of_f16(a: In[Tensor[f16, DYN, DYN]], b: In[Tensor[f16, DYN, DYN]], y: Y):
-    """Steps of 8 terms are parts of blocks of terms."""
-    for r in pto.tiles(y.rows, 16):
-        for n in pto.tiles(y.cols, 32):
-            acc = pto.zeros((r.extent, n.extent))
-            for k in pto.tiles(b.rows, 8):
-                acc = pto.matmul(a[r, k], b[k, n], acc=acc)
-            pto.store(y[r, n], acc)
+plain = product_of("plain", (48, 40, 32), bf16, bf16, 0.5)
+of_f16 = product_of("of_f16", (16, 32, 8), f16, f16)  # steps of 8 terms are parts of blocks of terms
+large = product_of("large", (128, 128, 64), bf16, bf16)
+of_f32 = product_of("of_f32", (32, 32, 16), f32, f32)
+mixed = product_of("mixed", (32, 32, 16), bf16, f16)
 
 
 @kernel
@@ -160,36 +165,6 @@ def too_many(a: A, b: B, y: Y):
                 one = pto.matmul(a[r, k], b[k, n], acc=one)
                 two = pto.matmul(a[r, k], b[k, n], acc=two)
             pto.store(y[r, n], one + two)
-
-
-@kernel
-def large(a: A, b: B, y: Y):
-    for r in pto.tiles(y.rows, 128):
-        for n in pto.tiles(y.cols, 128):
-            acc = pto.zeros((r.extent, n.extent))
-            for k in pto.tiles(b.rows, 64):
-                acc = pto.matmul(a[r, k], b[k, n], acc=acc)
-            pto.store(y[r, n], acc)
-
-
-@kernel
-def of_f32(a: In[Tensor[f32, DYN, DYN]], b: In[Tensor[f32, DYN, DYN]], y: Y):
-    for r in pto.tiles(y.rows, 32):
-        for n in pto.tiles(y.cols, 32):
-            acc = pto.zeros((r.extent, n.extent))
-            for k in pto.tiles(b.rows, 16):
-                acc = pto.matmul(a[r, k], b[k, n], acc=acc)
-            pto.store(y[r, n], acc)
-
-
-@kernel
-def mixed(a: A, b: In[Tensor[f16, DYN, DYN]], y: Y):
-    for r in pto.tiles(y.rows, 32):
-        for n in pto.tiles(y.cols, 32):
-            acc = pto.zeros((r.extent, n.extent))
-            for k in pto.tiles(b.rows, 16):
-                acc = pto.matmul(a[r, k], b[k, n], acc=acc)
-            pto.store(y[r, n], acc)
 
 
 SUMS = {

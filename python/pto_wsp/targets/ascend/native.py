@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.check_texts import CheckText
-from pto_wsp.ir.kernel import IN, KernelFunction, Native, Param
+from pto_wsp.ir.kernel import KernelFunction, Param
 from pto_wsp.support.record import record
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.ascend.generation import Generation
 from pto_wsp.targets.ascend.spelling import STORAGE
 from pto_wsp.targets.ascend.split import CUBE, VECTOR
 from pto_wsp.targets.base import Check, require_written_for
-from pto_wsp.targets.c_style.spelling import INTEGERS, function_name, scalar_type
-from pto_wsp.targets.cpu.native import constant, write_text
-from pto_wsp.types.tile import ScalarType, TileType, ViewType
+from pto_wsp.targets.c_style.native import arguments, parameters, require_text, write_constants, write_text
+from pto_wsp.targets.c_style.spelling import INTEGERS, function_name
 
 ELEMENTS: dict[str, str] = {**INTEGERS, **STORAGE, "b1": "uint8_t"}
 """C++ types of the elements of a `TensorView`."""
@@ -50,15 +47,12 @@ def write_native(kernel: KernelFunction, generation: Generation) -> NativeCode:
     """
     native = kernel.native
     assert native is not None
-    _require_text(kernel, native, generation)
+    _require_written(kernel, generation)
     out = TextWriter()
     name = function_name(kernel)
-    parameters = ", ".join(f"[[maybe_unused]] {_parameter(param, generation)}" for param in kernel.params)
-    out.line(
-        f"AICORE inline void body_{name}({parameters}{', ' * bool(parameters)}const TaskContext& context) {{"
-    )
-    for key, value in native.constants:
-        out.line(f"[[maybe_unused]] {constant(key, value, ELEMENTS)}")
+    declared = [*parameters(kernel, ELEMENTS), "const TaskContext& context"]
+    out.line(f"AICORE inline void body_{name}({', '.join(declared)}) {{")
+    write_constants(native, out, ELEMENTS)
     write_text(native, out)
     out.line("}")
     out.line(f"AICORE inline int32_t {name}({PARAMETERS}) {{")
@@ -67,7 +61,8 @@ def write_native(kernel: KernelFunction, generation: Generation) -> NativeCode:
         for number, param in enumerate(kernel.views):
             checks.append(Check(param.loc or kernel.loc, _listed(param)))
             out.line(f"if (views[{number}].rows) return {len(checks)};")
-        out.line(f"body_{name}({', '.join([*_passed(kernel, generation), '*context'])});")
+        passed = [*dict(arguments(kernel, ELEMENTS)).values(), "*context"]
+        out.line(f"body_{name}({', '.join(passed)});")
         out.line("pipe_barrier(PIPE_ALL);")
         out.line("return 0;")
     out.line("}")
@@ -78,48 +73,17 @@ def _listed(param: Param) -> CheckText:
     return CheckText(f"rows of `{param.name}` are listed, and C++ reads tensors without a list")
 
 
-def _require_text(kernel: KernelFunction, native: Native, generation: Generation) -> None:
-    target, what = generation.name, f"the kernel `{kernel.name}` in C++"
+def _require_written(kernel: KernelFunction, generation: Generation) -> None:
+    """Refuse C++ that is not for one kind of core, and types that cores do not have."""
+    target = generation.name
     require_written_for(target, kernel)
-    if not native.targets:
-        reason = f'its C++ is written for a CPU: state `targets=("{target}",)`, or use `pto` instructions'
-    elif native.entry:
-        reason = "give its body with `cpp_src` or `cpp_body_path`, not a translation unit"
-    elif native.folder:
-        reason = "files next to a kernel are not emitted: move the text into the kernel"
-    elif kernel.unit not in (CUBE, VECTOR):
+    require_text(kernel, target)
+    if kernel.unit not in (CUBE, VECTOR):
+        what = f"the kernel `{kernel.name}` in C++"
         reason = f'say which cores run it: `core="{VECTOR}"` or `core="{CUBE}"`'
-    else:
-        return
-    raise UnsupportedByTarget(target=target, what=what, reason=reason, loc=kernel.loc)
-
-
-def _parameter(param: Param, generation: Generation) -> str:
-    if isinstance(param.type, ScalarType):
-        return f"const {scalar_type(param.type.dtype)} {param.name}"
-    return f"{_view_type(param, generation)} {param.name}"
-
-
-def _view_type(param: Param, generation: Generation) -> str:
-    dtype = param.type.dtype
-    if dtype is None or dtype.name not in ELEMENTS:
-        what = f"the parameter `{param.name}` of type {dtype}"
-        reason = f"cores have {', '.join(ELEMENTS)}"
-        raise UnsupportedByTarget(target=generation.name, what=what, reason=reason, loc=param.loc)
-    dims = param.type.dims if isinstance(param.type, ViewType) else (0, 0)
-    assert isinstance(param.type, TileType | ViewType) and dims is not None
-    return f"TensorView<{'const ' * (param.role == IN)}{ELEMENTS[dtype.name]}, {len(dims)}>"
-
-
-def _passed(kernel: KernelFunction, generation: Generation) -> Iterator[str]:
-    """Yield the arguments of the function of the text, in the order of the parameters."""
-    views = scalars = 0
-    for param in kernel.params:
-        if isinstance(param.type, ScalarType):
-            kind = scalar_type(param.type.dtype)
-            field = "f32" if kind == "float" else "i64"
-            yield f"scalars[{scalars}].{field}" + (" != 0" if kind == "bool" else "")
-            scalars += 1
-        else:
-            yield f"{_view_type(param, generation)}(views[{views}])"
-            views += 1
+        raise UnsupportedByTarget(target=target, what=what, reason=reason, loc=kernel.loc)
+    for param in kernel.views:
+        if param.type.dtype is None or param.type.dtype.name not in ELEMENTS:
+            what = f"the parameter `{param.name}` of type {param.type.dtype}"
+            reason = f"cores have {', '.join(ELEMENTS)}"
+            raise UnsupportedByTarget(target=target, what=what, reason=reason, loc=param.loc)

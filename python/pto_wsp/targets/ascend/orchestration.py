@@ -18,9 +18,8 @@ from pto_wsp.targets.ascend.generation import Generation
 from pto_wsp.targets.ascend.kernel import AscendKernel, Part
 from pto_wsp.targets.ascend.split import CUBE
 from pto_wsp.targets.base import table_hash
-from pto_wsp.targets.c_style.spelling import function_name
+from pto_wsp.targets.c_style.spelling import c_string, function_name
 from pto_wsp.targets.cpu.emit import extent_bounds, write_table
-from pto_wsp.targets.cpu.spelling import c_string
 from pto_wsp.targets.cpu.tree import moves_of
 
 MAX_TENSORS, MAX_SCALARS = 32, 16

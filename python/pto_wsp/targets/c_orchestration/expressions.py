@@ -28,7 +28,7 @@ from pto_wsp.ir.scalar import (
     children,
 )
 from pto_wsp.lower.postfix import float_arithmetic
-from pto_wsp.targets.cpu.spelling import literal
+from pto_wsp.targets.c_style.spelling import literal
 
 _INFIX = {
     "bitand": "&",

@@ -24,8 +24,8 @@ from pto_wsp.support.fresh import Fresh
 from pto_wsp.support.record import replace
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.c_orchestration.expressions import c_expression
+from pto_wsp.targets.c_style.spelling import c_string
 from pto_wsp.targets.cpu.c_function import KEYWORDS
-from pto_wsp.targets.cpu.spelling import c_string
 from pto_wsp.targets.cpu.toolchain import include_directory
 
 HEADER = "pto/wsp/host/orchestration_tasks.h"

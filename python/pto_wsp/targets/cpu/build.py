@@ -14,8 +14,9 @@ from pto_wsp.errors import BadCache, CompilerFailed, CppError
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
 from pto_wsp.targets.base import LibraryCache
+from pto_wsp.targets.c_style.native import GENERATED
 from pto_wsp.targets.cpu.emit import Library
-from pto_wsp.targets.cpu.native import FREESTANDING, GENERATED, TranslationUnit
+from pto_wsp.targets.cpu.native import FREESTANDING, TranslationUnit
 from pto_wsp.targets.cpu.parts import Instances
 from pto_wsp.targets.cpu.toolchain import FLAGS, LIBRARIES, SKIPPED, Compiler, include_directory, run
 

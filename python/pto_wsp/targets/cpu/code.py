@@ -10,10 +10,10 @@ from pto_wsp.ir.scalar import Expr
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.c_style.kernel import KernelWriter
 from pto_wsp.targets.c_style.plan import Alone, Node, steps_of, walk_nodes
-from pto_wsp.targets.c_style.spelling import FIELDS, scalar_type, tile_name, view_name
+from pto_wsp.targets.c_style.spelling import FIELDS, c_string, scalar_type, tile_name, view_name
 from pto_wsp.targets.cpu.memory import assign_memory, row_stride
 from pto_wsp.targets.cpu.parts import Instances, moves
-from pto_wsp.targets.cpu.spelling import CppSpelling, c_string
+from pto_wsp.targets.cpu.spelling import CppSpelling
 from pto_wsp.targets.cpu.templates import HEADERS, ROUNDING, STORAGE, lane_type, vector_type
 from pto_wsp.types.tile import TileType, ViewType
 

@@ -13,10 +13,9 @@ from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.c_style.plan import COLUMN, ELEMENT, ROW, Group, operand_places
-from pto_wsp.targets.c_style.spelling import mangle, tile_name
+from pto_wsp.targets.c_style.spelling import literal, mangle, tile_name
 from pto_wsp.targets.cpu.memory import Memory, is_inner_fold
 from pto_wsp.targets.cpu.parts import Instances, folds
-from pto_wsp.targets.cpu.spelling import literal
 from pto_wsp.targets.cpu.templates import (
     HEADERS,
     NARROW,

@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-import numpy as np
-
-from pto_wsp.ir.scalar import I64_MIN, Element, TileElement, Value
-from pto_wsp.targets.c_style.spelling import Spelling, tile_name, view_name
+from pto_wsp.ir.scalar import Element, TileElement, Value
+from pto_wsp.targets.c_style.spelling import Spelling, literal, tile_name, view_name
 from pto_wsp.targets.cpu.templates import STORAGE
 from pto_wsp.types.dtype import DType
-
-
-def literal(value: Value, dtype: DType) -> str:
-    """Return a literal of the C++ type of a scalar."""
-    if dtype.kind == "b":
-        return "true" if value else "false"
-    if not dtype.is_float:
-        number = int(value)
-        return "INT64_MIN" if number == I64_MIN else f"int64_t{{{number}}}"
-    rounded = float(np.float32(value))
-    if math.isnan(rounded):
-        return '__builtin_nanf("")'
-    if math.isinf(rounded):
-        return "-__builtin_inff()" if rounded < 0 else "__builtin_inff()"
-    return rounded.hex() + "f"
-
-
-def c_string(text: str) -> str:
-    """Return a C++ string literal, in which quotes, backslashes and control characters are escaped."""
-    plain = (f"\\{b:03o}" if b in b'"\\' or b < 32 or b == 127 else chr(b) for b in text.encode())
-    return '"' + "".join(plain).encode("latin-1").decode() + '"'
 
 
 class CppSpelling(Spelling):

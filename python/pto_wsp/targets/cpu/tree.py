@@ -20,12 +20,12 @@ from pto_wsp.support.record import replace
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import SourceTree, table_hash
 from pto_wsp.targets.c_style.expressions import ExpressionWriter
-from pto_wsp.targets.c_style.spelling import function_name, scalar_name, scalar_type
+from pto_wsp.targets.c_style.spelling import c_string, function_name, scalar_name, scalar_type
 from pto_wsp.targets.cpu.arguments import axes_of, hidden_symbols, read_tensors
 from pto_wsp.targets.cpu.c_function import c_header, c_name, write_functions
 from pto_wsp.targets.cpu.emit import Library
 from pto_wsp.targets.cpu.native import included_files
-from pto_wsp.targets.cpu.spelling import CppSpelling, c_string
+from pto_wsp.targets.cpu.spelling import CppSpelling
 from pto_wsp.targets.cpu.toolchain import include_directory
 
 _INCLUDE = re.compile(r"""^\s*#\s*include\s*["<](pto/[^">]+)[">]""", re.MULTILINE)

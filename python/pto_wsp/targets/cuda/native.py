@@ -7,15 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from pto_wsp.errors import UnsupportedByTarget
 from pto_wsp.ir.check_texts import CheckText
-from pto_wsp.ir.kernel import IN, KernelFunction, Native, Param
+from pto_wsp.ir.kernel import KernelFunction, Native
 from pto_wsp.location import Location
 from pto_wsp.support.record import record, replace
 from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.base import Check
-from pto_wsp.targets.c_style.spelling import function_name, scalar_type
-from pto_wsp.targets.cpu.native import ELEMENTS, constant, write_text
+from pto_wsp.targets.c_style.native import arguments, parameters, require_text, write_constants, write_text
+from pto_wsp.targets.c_style.spelling import function_name
 from pto_wsp.targets.cuda.memory import SHARED_BYTES
-from pto_wsp.types.tile import ScalarType, TileType, ViewType
 
 _TOKEN = re.compile(
     r"""//[^\n]*|/\*.*?\*/|(?P<text>"(?:\\.|[^"\\\n])*")|'(?:\\.|[^'\\\n])*'|(?P<word>\w+)|(?P<mark>[()])""",
@@ -32,25 +31,24 @@ def write_native(kernel: KernelFunction, target: str, out: TextWriter) -> tuple[
     """
     native = kernel.native
     assert native is not None
-    _require_text(kernel, native, target)
+    require_text(kernel, target)
     native = replace(native, loc=native.loc or Location(f"<C++ of {kernel.name}>", 1))
     calls = list(_calls(native))
     name = function_name(kernel)
-    declared = [f"[[maybe_unused]] {_parameter(param)}" for param in kernel.params]
-    declared.append("[[maybe_unused]] const TaskContext& context")
+    declared = [*parameters(kernel), "[[maybe_unused]] const TaskContext& context"]
     out.line(f"PTO_DEVICE inline Status body_{name}({', '.join(declared)}) {{")
     assert native.loc is not None
     out.line(f"[[maybe_unused]] constexpr int32_t kLinesBefore = {native.loc.line - 1};")
-    for key, value in native.constants:
-        out.line(f"[[maybe_unused]] {constant(key, value, ELEMENTS)}")
+    write_constants(native, out)
     write_text(native, out)
     out.line("return kDone;")
     out.line("}")
-    parameters = "const View* views, const Scalar* scalars, const TaskContext* context"
+    abi = "const View* views, const Scalar* scalars, const TaskContext* context"
     out.line("PTO_DEVICE")
-    out.line(f"int32_t {name}({parameters.replace('const ', '[[maybe_unused]] const ')}) {{")
+    out.line(f"int32_t {name}({abi.replace('const ', '[[maybe_unused]] const ')}) {{")
+    passed = [*dict(arguments(kernel)).values(), "*context"]
     with out.indented():
-        out.line(f"const Status status = body_{name}({', '.join([*_passed(kernel), '*context'])});")
+        out.line(f"const Status status = body_{name}({', '.join(passed)});")
         out.line("finish_copies();")
         out.line("return status.code;")
     out.line("}")
@@ -91,19 +89,6 @@ def _checks(kernel: KernelFunction, native: Native, target: str, calls: Sequence
     return tuple(found)
 
 
-def _require_text(kernel: KernelFunction, native: Native, target: str) -> None:
-    if not native.targets:
-        reason = f'its C++ is written for a CPU: state `targets=("{target}",)`, or use `pto` instructions'
-    elif native.entry:
-        reason = "give its body with `cpp_src` or `cpp_body_path`, not a translation unit"
-    elif native.folder:
-        reason = "files next to a kernel are not emitted: move the text into the kernel"
-    else:
-        return
-    what = f"the kernel `{kernel.name}` in C++"
-    raise UnsupportedByTarget(target=target, what=what, reason=reason, loc=kernel.loc)
-
-
 def _shared_bytes(kernel: KernelFunction, target: str, stated: Sequence[_Call]) -> int:
     """Return the shared memory that the text states; 0 if it states none."""
     if not stated:
@@ -139,32 +124,6 @@ def _calls(native: Native) -> Iterator[_Call]:
         first, last = (native.source.count("\n", 0, at) for at in (token.start(), end.end()))
         loc = Location(native.loc.file, native.loc.line + first)
         yield _Call(name, message if name == "PTO_CHECK" else argument, loc, range(first, last + 1))
-
-
-def _parameter(param: Param) -> str:
-    if isinstance(param.type, ScalarType):
-        return f"const {scalar_type(param.type.dtype)} {param.name}"
-    return f"{_view_type(param)} {param.name}"
-
-
-def _view_type(param: Param) -> str:
-    dims = param.type.dims if isinstance(param.type, ViewType) else (0, 0)
-    assert isinstance(param.type, TileType | ViewType) and dims is not None and param.type.dtype is not None
-    return f"TensorView<{'const ' * (param.role == IN)}{ELEMENTS[param.type.dtype.name]}, {len(dims)}>"
-
-
-def _passed(kernel: KernelFunction) -> Iterator[str]:
-    """Yield the arguments of the function of the text, in the order of the parameters."""
-    views = scalars = 0
-    for param in kernel.params:
-        if isinstance(param.type, ScalarType):
-            kind = scalar_type(param.type.dtype)
-            field = "f32" if kind == "float" else "i64"
-            yield f"scalars[{scalars}].{field}" + (" != 0" if kind == "bool" else "")
-            scalars += 1
-        else:
-            yield f"{_view_type(param)}(views[{views}])"
-            views += 1
 
 
 def kernel_of_place(kernels: Sequence[KernelFunction], file: str, line: int) -> KernelFunction | None:

@@ -54,6 +54,11 @@ def emulated_source(kernels: Sequence[KernelFunction], code: DeviceCode) -> str:
         out.line("found[0] = cuda::emulation::row_groups;")
         out.line("found[1] = cuda::emulation::wavefronts;")
     out.line("}")
+    out.line('extern "C" uint64_t pto_wsp_asked(uint64_t* found) {')
+    with out.indented():
+        out.line("memcpy(found, cuda::emulation::asked, sizeof(cuda::emulation::asked));")
+        out.line("return cuda::emulation::num_asked;")
+    out.line("}")
     write_table(out, kernels, code.shared_bytes, f"0x{table_hash(kernels):016x}")
     return f"{code.text}\n{out}"
 
@@ -100,6 +105,14 @@ def wavefronts(artifact: KernelArtifact) -> tuple[int, int]:
     found = (ctypes.c_uint64 * 2)()
     ctypes.CDLL(str(artifact.path)).pto_wsp_wavefronts(found)
     return found[0], found[1]
+
+
+def asked(artifact: KernelArtifact) -> list[int]:
+    """Return the addresses that prefetches of a library asked for so far; at most 4,096 are kept."""
+    found = (ctypes.c_uint64 * 4096)()
+    function = ctypes.CDLL(str(artifact.path)).pto_wsp_asked
+    function.restype = ctypes.c_uint64
+    return list(found[: function(found)])
 
 
 def compile_source(source: str, output: Path, flags: Sequence[str]) -> None:

@@ -256,6 +256,14 @@ PTO_UNCHECKED inline void count_wavefronts(const Fiber* warp, int phase) {
   __atomic_fetch_add(&row_groups, uint64_t{kWarpThreads / 8}, __ATOMIC_RELAXED);
 }
 
+/// The addresses that all blocks asked for early; how many.
+inline uint64_t asked[4096], num_asked = 0;
+
+inline void fetch_line(const void* at) {
+  const uint64_t k = __atomic_fetch_add(&num_asked, uint64_t{1}, __ATOMIC_RELAXED);
+  if (k < 4096) asked[k] = reinterpret_cast<uint64_t>(at);
+}
+
 /// 16 bytes of shared memory, which ThreadSanitizer sees to be read.
 [[gnu::noinline]] inline void read_row(uint32_t* to, const char* row) {
   for (int i = 0; i < 4; ++i) to[i] = reinterpret_cast<const uint32_t*>(row)[i];

@@ -237,8 +237,8 @@ class CudaKernel(KernelWriter):
         self.out.line(f"store({window}, {tile_name(stmt.tile)});")
 
     def prefetch(self, stmt: Prefetch, window: str) -> None:
-        """Write that a window is not used: its rows are checked, and nothing is fetched early."""
-        self.out.line(f"(void){window};")
+        """Write a prefetch to the cache of all multiprocessors."""
+        self.out.line(f"prefetch({window});")
 
     def scalar_operand(self, expr: Expr, instr: Instr) -> str:
         """Write a scalar operand as a value of the tile's type; return its name."""

@@ -184,6 +184,18 @@ PTO_DEVICE_INLINE void finish_copies() {
 #endif
 }
 
+/// Bytes of a line of the cache of all multiprocessors.
+constexpr int kLineBytes = 128;
+
+/// Asks for the line of an address in global memory, which is not read now.
+PTO_DEVICE_INLINE void fetch_line(const void* at) {
+#if defined(__CUDACC__)
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+#else
+  emulation::fetch_line(at);
+#endif
+}
+
 /// The number of this block, and the blocks of the launch.
 PTO_DEVICE_INLINE uint32_t block() {
 #if defined(__CUDACC__)

@@ -166,6 +166,19 @@ PTO_DEVICE inline void load_now(const Tile<T>& to, const Window<T>& from) {
   for (Cells c(from.rows, from.cols); c.more(); c.advance()) to.row(c.i)[c.j] = *from.at(c.i, c.j);
 }
 
+/// Asks for the lines of a window: loads that come soon find them in the cache of all multiprocessors.
+template <class T>
+PTO_DEVICE inline void prefetch(const Window<T>& from) {
+  if (from.cols <= 0) return;
+  constexpr int64_t kElements = kLineBytes / static_cast<int64_t>(sizeof(T));
+  const int64_t jump = from.step == 1 ? kElements : 1;
+  // The last element may lie in a line after those that begin `jump` elements apart.
+  for (Cells c(from.rows, (from.cols + jump - 1) / jump + 1); c.more(); c.advance()) {
+    const int64_t j = c.j * jump;
+    fetch_line(from.at(c.i, j < from.cols ? j : from.cols - 1));
+  }
+}
+
 /// Stores a tile; of equal rows of a list, the last one stays.
 template <class T>
 PTO_DEVICE inline void store(const Window<T>& to, const Tile<T>& from) {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import linecache
 import os
 import sys
+import threading
 from types import CodeType, FrameType
 
 from pto_wsp.support.record import record
@@ -19,6 +21,10 @@ OPERATORS_DIR = os.path.join(PACKAGE_DIR, "ops", "")
 
 COMMAND_FILE = os.path.join(PACKAGE_DIR, "tools", "main.py")
 """The file of the command `pto`."""
+
+_CALLERS = (functools.__file__, contextlib.__file__, threading.__file__)
+_POOLS = os.path.join(os.path.dirname(threading.__file__), "concurrent", "")
+"""Files of Python that call what this package decorates, or runs in threads."""
 
 
 @record
@@ -125,7 +131,7 @@ def user_location(frame: FrameType | None) -> Location | None:
 
 def _is_machinery(file: str) -> bool:
     is_ours = file.startswith(PACKAGE_DIR) and not file.startswith(OPERATORS_DIR)
-    return is_ours or file == functools.__file__  # which calls what we decorate
+    return is_ours or file in _CALLERS or file.startswith(_POOLS)
 
 
 def frame_location(frame: FrameType) -> Location:

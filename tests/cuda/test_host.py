@@ -44,6 +44,7 @@ from pto_wsp.errors import (
     TimeLimitReached,
     UnsupportedByTarget,
     UnusableArray,
+    UnusableFile,
     WrongValue,
 )
 from pto_wsp.targets.cuda import driver, toolchain
@@ -336,8 +337,11 @@ def test_options_that_are_refused(program: Program) -> None:
     with pytest.raises(WrongValue, match=r"expected at most 6, the blocks that Substitute 0 runs"):
         program(**values, workers=7)
     for options in ({"check": "hazards"}, {"check": "values"}):
-        with pytest.raises(UnsupportedByTarget):
+        with pytest.raises(UnsupportedByTarget, match=r'check="[\s\S]*test_host.py') as caught:
             program(**values, **options)
+        assert "compile for `cpu`" in str(caught.value)
+    with pytest.raises(UnusableFile, match="compiles no kernels for this machine"):
+        program.save_kernels("kernels.so")
 
 
 def test_faults_of_the_driver() -> None:

@@ -270,8 +270,9 @@ def test_what_is_refused(text: str, options: dict[str, Any], expected: str) -> N
 
 
 def test_other_targets_refuse_the_kernel() -> None:
-    with pytest.raises(UnsupportedByTarget, match=r"its C\+\+ is written for `cuda`"):
-        rows.compile("cpu")
+    for target in ("cpu", "sim"):
+        with pytest.raises(UnsupportedByTarget, match=rf"`{target}`[\s\S]*its C\+\+ is written for `cuda`"):
+            rows.compile(target)
 
 
 @pytest.mark.usefixtures("gpu")

@@ -190,8 +190,10 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(UnsupportedByTarget, match="cuda"):
             program.reschedule(schedule)
-    with pytest.raises(UnsupportedByTarget, match="full"):
+    with pytest.raises(UnsupportedByTarget, match=r"full[\s\S]*\^\^ blocks expand tasks"):
         program(X=x, Y=x.copy(), Z=x.copy(), trace="full")
+    with pytest.raises(UnsupportedByTarget, match=r"a calendar[\s\S]*only `cpu` and `sim`"):
+        program.calendar(X=x, Y=x.copy(), Z=x.copy())
 
     @workload
     def grouped(K: Tensor[i32, "n"], X: Tensor[f32, "n", 16], Y: Tensor[f32, "n", 16]):

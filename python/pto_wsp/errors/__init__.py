@@ -174,6 +174,7 @@ from pto_wsp.errors.text import (
     TextVersion,
     UnknownText,
     UnusableFile,
+    naming_file,
 )
 
 __all__ = [
@@ -330,6 +331,7 @@ __all__ = [
     "catalogue",
     "closest",
     "did_you_mean",
+    "naming_file",
 ]
 
 

@@ -126,7 +126,13 @@ class VerifyError(PtoError):
 
 
 class CompileError(PtoError):
-    """A program that cannot be compiled."""
+    """A program that cannot be compiled.
+
+    The place is that of the call, where the error has no other. The command `pto` has none.
+    """
+
+    def __init__(self, *, loc: Location | None = None, **others: Any) -> None:
+        super().__init__(loc=loc or user_call(), **others)
 
 
 class BindError(PtoError):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pto_wsp.errors.base import PtoError
+from pto_wsp.location import user_call
 
 
 class TextError(PtoError):
@@ -73,7 +78,29 @@ class TextVersion(TextError):
 
 
 class UnusableFile(TextError):
-    """A file of a program that cannot be written, read or loaded."""
+    """A file of a program that cannot be written, read or loaded.
+
+    The place is that of the call. The command `pto` has none.
+    """
 
     code = "unusable-file"
     template = "`{path}` cannot be {what}: {reason}"
+
+    def __init__(
+        self, *, what: str, path: str | os.PathLike[str], reason: str, hint: str | None = None
+    ) -> None:
+        super().__init__(what=what, path=os.fspath(path), reason=reason, hint=hint, loc=user_call())
+
+
+@contextmanager
+def naming_file(what: str, path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn errors of the operating system into `UnusableFile`; `what` is `read` or `written`.
+
+    A closed pipe is not such an error.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UnusableFile(what=what, path=path, reason=error.strerror or str(error)) from None

@@ -230,7 +230,9 @@ class _WorkloadVerifier:
     def loop(self, loop: w.Loop, before: frozenset[str]) -> None:
         self.integer(loop.extent, loop.loc)
         require(loop.kind in (w.PARALLEL, w.SEQUENTIAL, w.RANGE), f"no kind of loop: {loop.kind}", loop.loc)
-        require(loop.tile is None or loop.tile > 0, "a tile has at least one element", loop.loc)
+        require(
+            loop.tile is None or loop.tile > 0, f"a tile has at least one row, found {loop.tile}", loop.loc
+        )
         owned: set[Name] = {loop.var} | ({loop.start, loop.length} if loop.tile is not None else set())
         for leaf in owned:
             name = leaf if isinstance(leaf, str) else format_expr(leaf)
@@ -276,7 +278,8 @@ class _WorkloadVerifier:
                     assert not isinstance(arg, Region)
                     self.expression(arg, call.loc)
                     dtype = i64 if isinstance(param, w.SizeParam) else param.type.dtype
-                    require(arg.dtype is dtype, f"`{param.name}` takes {dtype}", call.loc)
+                    found = f"`{param.name}` takes {dtype}, found {arg.dtype}"
+                    require(arg.dtype is dtype, found, call.loc)
                 case _:
                     require(False, f"`{callee.name}` has an axis with rows", call.loc)
 
@@ -291,7 +294,8 @@ class _WorkloadVerifier:
                 self.region(param, arg, task.loc)
             else:
                 require(isinstance(param.type, ScalarType), f"`{param.name}` takes a tensor", task.loc)
-                require(arg.dtype is param.type.dtype, f"`{param.name}` takes {param.type}", task.loc)
+                found = f"`{param.name}` takes {param.type}, found {arg.dtype}"
+                require(arg.dtype is param.type.dtype, found, task.loc)
                 self.expression(arg, task.loc)
         self.own_indices(kernel, task)
         for key in task.keys:
@@ -345,9 +349,11 @@ class _WorkloadVerifier:
         tensor = self.tensors.get(region.tensor)
         require(tensor is not None, f"tensor `{region.tensor}` is not declared", loc)
         assert tensor is not None
-        require(len(region.dims) == len(tensor.type.dims), f"rank of `{tensor.name}`", loc)
-        require(region_rank(region) == rank, f"`{param}` takes {rank} dimensions", loc)
-        require(tensor.type.dtype is dtype, f"`{param}` takes {dtype}", loc)
+        dims, given, found = len(tensor.type.dims), region_rank(region), tensor.type.dtype
+        has = f"expected {dims} dimensions of `{tensor.name}`, found {len(region.dims)}"
+        require(len(region.dims) == dims, has, loc)
+        require(given == rank, f"`{param}` takes {rank} dimensions, found {given} of `{tensor.name}`", loc)
+        require(found is dtype, f"`{param}` takes {dtype}, and `{tensor.name}` is {found}", loc)
         for expr in region.expressions:
             self.integer(expr, loc)
 

@@ -116,7 +116,7 @@ class PairClaim:
         counter = self._counter(answer, scene)
         names = sorted(needed)
         reason = f"elements of `{'` and `'.join(names)}` are data, and two of them may be equal"
-        assume = " and ".join(f"assume(distinct({name}))" for name in names)
+        assume = tuple(f"assume(distinct({name}))" for name in names)
         return Finding(
             self.claim, subject, UNKNOWN, question.second.loc, counter, reason=reason, assume=assume
         )

@@ -64,7 +64,7 @@ class Finding:
             proposed assumption holds, if any are known.
         reason: of an unknown claim, what no proof can know.
         given: what a proof takes for granted; each run checks it.
-        assume: a statement that makes an unknown claim provable, or empty.
+        assume: statements that make an unknown claim provable, or none.
     """
 
     claim: str
@@ -74,7 +74,7 @@ class Finding:
     counter: CounterExample | None = None
     reason: str = ""
     given: tuple[str, ...] = ()
-    assume: str = ""
+    assume: tuple[str, ...] = ()
 
     @property
     def head(self) -> str:
@@ -91,8 +91,13 @@ class Finding:
         if self.counter is not None:
             lines += [f"  {line}" for line in self.counter.lines()]
         if self.assume:
-            lines.append(f"help: state `{self.assume}`")
+            lines.append(f"help: state {self.advice}")
         return "\n".join(lines)
+
+    @property
+    def advice(self) -> str:
+        """The statements of `assume` as a list in a sentence."""
+        return " and ".join(f"`{statement}`" for statement in self.assume)
 
 
 @record
@@ -126,6 +131,9 @@ class Proof:
     def count(self, status: str) -> int:
         """Return the number of findings with a status."""
         return sum(finding.status == status for finding in self.findings)
+
+    def __repr__(self) -> str:
+        return f"<Proof of {self.summary}>"
 
     def __str__(self) -> str:
         """Return every finding, and how many there are of each status."""

@@ -21,7 +21,7 @@ from pto_wsp.ir.core import Full, Index, Merged, Range
 from pto_wsp.ir.effects import names_in
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.region_text import region_text
-from pto_wsp.ir.scalar import Const, Element, format_expr, walk
+from pto_wsp.ir.scalar import Const, Element, Expr, format_expr, walk
 from pto_wsp.prove.counter import CallValues, Judge
 from pto_wsp.prove.finding import INSIDE, PROVED, REFUTED, UNKNOWN, CounterExample, Finding, TaskText
 from pto_wsp.prove.question import Answer, Question, opaque_terms
@@ -66,7 +66,7 @@ def _step(
     if goal == FALSE:
         return
     answer = Question(solver, scene, [goal]).answer()
-    subject = f"`{format_expr(expr)}`"
+    subject = f"`{_step_text(node, expr)}`"
     given: tuple[str, ...] = ()
     if not answer.never:  # the user of a call chooses scalars, and none below 0 makes sense as an extent
         scalars = [(u.text, at) for at, u in enumerate(scene.unknowns.table) if u.kind == SCALAR]
@@ -87,6 +87,15 @@ def _step(
         return
     reason = f"`{data[0]}` is data, and each run checks it" if data else _reason(answer, scene)
     yield Finding(INSIDE, subject, UNKNOWN, node.loc, counter, reason)
+
+
+def _step_text(node: w.Loop | w.Cond | w.Set, expr: Expr) -> str:
+    """Return an expression as a workload states it."""
+    match node:
+        case w.Cond(then=(w.Refuse(assumption=text),)) if text:
+            return f"assume({text})"
+        case _:
+            return format_expr(expr)
 
 
 def _step_judge(replay: Replay) -> CounterExample | None:
@@ -163,18 +172,19 @@ class _Region:
             for dim, (_, high) in zip(self._kept(), extents_of(self.access.param), strict=True)
             if isinstance(dim, Range) and high is not None and not isinstance(dim.extent, Const)
         ]
-        assume = " and ".join(f"assume({_in_python(format_expr(d.extent))} <= {high})" for d, high in limits)
+        assume = tuple(f"assume({_in_python(format_expr(d.extent))} <= {high})" for d, high in limits)
         reason = f"`{name}` of {kernel} does not take rows of every length"
         return Finding(INSIDE, self.subject, UNKNOWN, self.access.loc, counter, reason, assume=assume)
 
-    def _bounds(self) -> str:
-        """Return the statement that bounds an index which is one element of an array."""
-        sizes = self.module.entry_workload.tensor(self.access.region.tensor).type.dims
-        for dim, size in zip(self.access.region.dims, sizes, strict=True):
+    def _bounds(self) -> tuple[str, ...]:
+        """Return the statements that bound an index which is one element of an array."""
+        name = self.access.region.tensor
+        sizes = self.module.entry_workload.tensor(name).type.dims
+        for at, (dim, size) in enumerate(zip(self.access.region.dims, sizes, strict=True)):
             if isinstance(dim, Index) and isinstance(dim.at, Element):
-                text = format_expr(dim.at)
-                return f"assume({text} >= 0) and assume({text} < {size})"
-        return ""
+                text, bound = format_expr(dim.at), f"{name}.shape[{at}]" if isinstance(size, str) else size
+                return f"assume({text} >= 0)", f"assume({text} < {bound})"
+        return ()
 
     def _kept(self) -> list[object]:
         return [dim for dim in self.access.region.dims if not isinstance(dim, (Index, Merged))]
@@ -188,7 +198,7 @@ class _Region:
             return None
         return CallValues(self.module, scene, answer.model).counter_example(self._judge())
 
-    def _unknown(self, reason: str, assume: str = "") -> Finding:
+    def _unknown(self, reason: str, assume: tuple[str, ...] = ()) -> Finding:
         return Finding(INSIDE, self.subject, UNKNOWN, self.access.loc, reason=reason, assume=assume)
 
     def _open(self) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ def require_apart(
         raise request.refused(_sentence(finding.counter, problem), *notes)
     if finding.status != PROVED:
         reason = f"it is not known whether two of its tasks conflict: {finding.reason}"
-        hint = f"state `{finding.assume}`" if finding.assume else "keep the order as it is written"
+        hint = f"state {finding.advice}" if finding.assume else "keep the order as it is written"
         raise request.refused(reason, *(notes or [("this region", finding.loc)]), hint=hint)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pto_wsp import _native
-from pto_wsp.errors import UnusableFile
+from pto_wsp.errors import UnusableFile, naming_file
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import DEFAULT
 from pto_wsp.support.record import record
@@ -134,11 +134,8 @@ class Calendar:
         Raises:
             UnusableFile: the file cannot be written.
         """
-        try:
+        with naming_file("written", path):
             Path(path).write_text(self.to_text(), encoding="utf-8")
-        except OSError as error:
-            reason = error.strerror or "unknown"
-            raise UnusableFile(what="written", path=os.fspath(path), reason=reason) from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Calendar:
@@ -148,12 +145,10 @@ class Calendar:
             UnusableFile: the file cannot be read, or is not such a table.
         """
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            reason = error.strerror or "unknown"
-            raise UnusableFile(what="read", path=os.fspath(path), reason=reason) from None
+            with naming_file("read", path):
+                text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            raise UnusableFile(what="read", path=os.fspath(path), reason="it is not UTF-8 text") from None
+            raise UnusableFile(what="read", path=path, reason="it is not UTF-8 text") from None
         return cls.from_text(text, os.fspath(path))
 
     @classmethod
@@ -168,10 +163,14 @@ class Calendar:
             if not isinstance(found, dict) or found.get("format") != _FORMAT:
                 raise ValueError(f"expected `format` to be `{_FORMAT}`")
             return _from_fields(found)
+        except json.JSONDecodeError as error:
+            reason = f"expected JSON text: line {error.lineno}, column {error.colno}: {error.msg}"
         except KeyError as error:
             reason = f"expected a field {error}"
-        except (TypeError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
+        except ValueError as error:
+            reason = str(error)
+        except TypeError:  # a number that the engine has no type for
+            reason = "expected integers of 64 bits"
         raise UnusableFile(what="loaded", path=path, reason=reason)
 
     def to_svg(self) -> str:
@@ -180,7 +179,8 @@ class Calendar:
 
     def save_svg(self, path: str | os.PathLike[str]) -> None:
         """Write `to_svg()` to a file."""
-        Path(path).write_text(self.to_svg(), encoding="utf-8")
+        with naming_file("written", path):
+            Path(path).write_text(self.to_svg(), encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         return self.to_svg()
@@ -213,19 +213,22 @@ def _header() -> str:
 
 
 def _from_fields(found: dict[str, Any]) -> Calendar:
-    name, identity = found["program"]
+    """Return the calendar that these fields state, or raise ValueError with what was expected."""
+    program, cores, clock = found["program"], found["cores"], found["clock_ghz"]
+    _expect(_is_list_of(str, program) and len(program) == 2, "`program` to be two texts")
+    _expect(_is_list_of(str, cores), "`cores` to be a list of names")
+    _expect(clock is None or isinstance(clock, (int, float)), "`clock_ghz` to be a number or null")
+    for key in ("kinds", "symbols", "elements", "memories"):
+        _expect(_is_list_of(int, found[key]), f"`{key}` to be a list of integers")
+    kinds = found["kinds"]
+    _expect(sum(kinds) == len(cores), f"{sum(kinds)} names in `cores`")
+    _expect(found["columns"] == [*_COLUMNS], f"`columns` to be {[*_COLUMNS]}")
     rows = found["rows"]
-    if found["columns"] != [*_COLUMNS]:
-        raise ValueError(f"expected `columns` to be {[*_COLUMNS]}")
-    if not isinstance(rows, list) or any(not isinstance(r, list) or len(r) != len(_COLUMNS) for r in rows):
-        raise ValueError(f"expected `rows` to be lists of {len(_COLUMNS)}")
-    names = {row[0]: str(row[6]) for row in rows}
-    if sorted(names) != list(range(len(rows))):
-        raise ValueError(f"expected one row for each of the tasks 0 to {len(rows) - 1}")
-    clock = found["clock_ghz"]
-    kinds, cores = found["kinds"], found["cores"]
-    if sum(kinds) != len(cores):
-        raise ValueError(f"expected {sum(kinds)} names in `cores`")
+    _expect(isinstance(rows, list), "`rows` to be a list")
+    for number, row in enumerate(rows):
+        _expect(_is_row(row), f"row {number} of `rows` to be [{', '.join(_COLUMNS)}]")
+    names = {row[0]: row[6] for row in rows}
+    _expect(sorted(names) == list(range(len(rows))), f"one row for each of the tasks 0 to {len(rows) - 1}")
     native = _native.Calendar(
         kinds,
         found["symbols"],
@@ -235,9 +238,35 @@ def _from_fields(found: dict[str, Any]) -> Calendar:
         [[(core, count) for core, count in row[5]] for row in rows],
     )
     ordered = [names[task] for task in range(len(rows))]
-    return Calendar(
-        (str(name), str(identity)), None if clock is None else float(clock), cores, ordered, native
-    )
+    return Calendar((program[0], program[1]), None if clock is None else float(clock), cores, ordered, native)
+
+
+def _expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise ValueError(f"expected {what}")
+
+
+def _is_list_of(kind: type, value: object) -> bool:
+    return isinstance(value, list) and all(type(item) is kind for item in value)
+
+
+def _is_row(row: object) -> bool:
+    if not isinstance(row, list) or len(row) != len(_COLUMNS):
+        return False
+    *numbers, waits, name = row
+    task, core, second = numbers[:3]
+    if (
+        not _is_list_of(int, numbers)
+        or min(task, core) < 0
+        or not -1 <= second < 2**32
+        or not isinstance(name, str)
+    ):
+        return False
+    return isinstance(waits, list) and all(map(_is_wait, waits))
+
+
+def _is_wait(pair: Any) -> bool:
+    return _is_list_of(int, pair) and len(pair) == 2 and min(pair) >= 0
 
 
 def identity_of(module: Module) -> str:

@@ -41,10 +41,11 @@ class CallOptions:
 
     def require_check_alone(self) -> None:
         """Refuse other options next to `check`."""
-        others = (self.workers, self.trace, self.progress, self.time_limit, self.calendar)
-        if any(option is not None for option in others):
-            expected = "no other option with it"
-            raise WrongValue(name="check", expected=expected, found="others", loc=caller_location())
+        others = ("workers", "trace", "progress", "time_limit", "stream", "calendar")
+        given = ", ".join(f"`{name}`" for name in others if getattr(self, name) is not None)
+        if given:
+            expected, loc = 'no other option with `check="values"`', caller_location()
+            raise WrongValue(name="check", expected=expected, found=given, loc=loc)
 
 
 class CallChecker:
@@ -118,7 +119,7 @@ class CallChecker:
         """
         runner, module = self._schedules.current.runner, self._schedules.current.module
         if not isinstance(runner, CalendarMaker):
-            reason = "it places no tasks on cores"
+            reason = "only `cpu` and `sim` run tasks by a calendar"
             raise UnsupportedByTarget(target=self._target, what="a calendar", reason=reason)
         if (found := placing(module.schedule)) is not None:
             expected = f"a schedule without `{found.title}`, which decides where or in which order tasks run"
@@ -129,7 +130,9 @@ class CallChecker:
         """Check a calendar against the program, and return the number of workers of its run."""
         if not isinstance(calendar, Calendar):
             expected = "a Calendar, as `program.calendar` returns it, or None"
-            raise WrongValue(name="calendar", expected=expected, found=repr(calendar), loc=caller_location())
+            raise WrongValue(
+                name="calendar", expected=expected, found=type(calendar).__name__, loc=caller_location()
+            )
         runner = self.calendar_maker()
         name, identity = calendar.program
         if identity != self.identity:

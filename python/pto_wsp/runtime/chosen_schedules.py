@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cached_property
 
@@ -82,7 +83,7 @@ class ChosenSchedules:
             return self.current
         return self._by_name[self._strategies.choose(sizes())]
 
-    def require_one(self, path: object) -> Module:
+    def require_one(self, path: str | os.PathLike[str]) -> Module:
         """Return the IR with its schedule, or raise UnusableFile if runs choose the schedule."""
         if self._strategies is not None:
             reason = "runs choose its schedule: take one of them with `reschedule`"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path, PurePosixPath
 
 from pto_wsp import _native
-from pto_wsp.errors import UnusableFile
+from pto_wsp.errors import UnusableFile, naming_file
 from pto_wsp.targets.base import SourceTree
 
 
@@ -31,15 +31,17 @@ def write_tree(tree: SourceTree, folder: str | os.PathLike[str], *, force: bool 
     for path in map(PurePosixPath, tree.files):
         if path.is_absolute() or ".." in path.parts:
             reason = f"expected a path inside the folder, and the target emits `{path}`"
-            raise UnusableFile(what="written", path=os.fspath(folder), reason=reason)
-    try:
+            raise UnusableFile(what="written", path=folder, reason=reason)
+    with naming_file("written", folder):
         if not force and root.is_dir() and any(root.iterdir()):
-            reason = "the folder is not empty: give another one, or force it"
-            raise UnusableFile(what="written", path=os.fspath(folder), reason=reason)
+            reason, hint = (
+                "the folder is not empty",
+                "choose another folder, or overwrite its files with `force`",
+            )
+            raise UnusableFile(what="written", path=folder, reason=reason, hint=hint)
+        if root.exists() and not root.is_dir():
+            raise UnusableFile(what="written", path=folder, reason="it is a file, and a folder is needed")
         for path, text in tree.files.items():
             target = root / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UnusableFile(what="written", path=os.fspath(folder), reason=reason) from None

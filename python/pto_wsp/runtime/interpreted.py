@@ -36,6 +36,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
+from pto_wsp.location import argument_location
 from pto_wsp.runtime.outcome import EndedRun, RunRequest, Submitted
 from pto_wsp.runtime.task_graph import Collector, TaskGraph
 from pto_wsp.runtime.trace import Trace
@@ -69,10 +70,12 @@ class InterpretedRunner:
         """Run every task in program order on this thread; `workers` has nothing to act on."""
         if request.check:
             reason = "the check is part of the engine: compile for `cpu`"
-            raise UnsupportedByTarget(target="interp", what='`check="hazards"`', reason=reason)
+            loc = argument_location("check")
+            raise UnsupportedByTarget(target="interp", what='`check="hazards"`', reason=reason, loc=loc)
         if request.trace:
             reason = "it records nothing; `Program.task_graph` does"
-            raise UnsupportedByTarget(target="interp", what="`trace`", reason=reason)
+            loc = argument_location("trace")
+            raise UnsupportedByTarget(target="interp", what="`trace`", reason=reason, loc=loc)
         poll = self._poll(request.time_limit_ns)
         figures, recorded = self.run_calling(request.arrays, request.scalars, self._caller(poll), poll)
         if request.progress is not None:

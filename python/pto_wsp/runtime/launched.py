@@ -27,7 +27,7 @@ from pto_wsp.ir import workload as w
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Value
-from pto_wsp.location import Location, caller_location
+from pto_wsp.location import Location, argument_location, caller_location
 from pto_wsp.prove.waits import Derive
 from pto_wsp.runtime.bound_call import ArrayAccess
 from pto_wsp.runtime.cache import ArtifactCache
@@ -135,17 +135,20 @@ class LaunchedRunner:
         return None if earlier else self.submit(request)
 
     def _refuse(self, request: RunRequest) -> None:
-        options = {
-            '`check="hazards"`': (request.check, "it is part of the engine: compile for `cpu`"),
-            '`trace="full"`': (request.trace > 1, "blocks expand tasks without a clock"),
-            "`trace`": (
+        options = (
+            ("check", '`check="hazards"`', request.check, "it is part of the engine: compile for `cpu`"),
+            ("trace", '`trace="full"`', request.trace > 1, "blocks expand tasks without a clock"),
+            (
+                "trace",
+                "`trace`",
                 request.trace > 0 and decides_itself(self._module),
-                "tasks write what decides what runs, so that the host cannot name the tasks",
+                "tasks write what decides what runs, so the host cannot name the tasks",
             ),
-        }
-        for what, (is_given, reason) in options.items():
+        )
+        for name, what, is_given, reason in options:
             if is_given:
-                raise UnsupportedByTarget(target=self._target, what=what, reason=reason)
+                loc = argument_location(name)
+                raise UnsupportedByTarget(target=self._target, what=what, reason=reason, loc=loc)
 
     def _blocks(self, program: DeviceProgram, workers: int) -> int:
         """Return how many blocks a run has: as many as it asks for, or as many as hide waits for memory."""
@@ -175,9 +178,8 @@ class LaunchedRunner:
             UnsupportedByTarget: always.
         """
         reason = "a launch runs whole programs: compile for `cpu`"
-        raise UnsupportedByTarget(
-            target=self._target, what="a call of one kernel", reason=reason, loc=kernel.loc
-        )
+        what = 'a task that runs alone, as with `check="values"`'
+        raise UnsupportedByTarget(target=self._target, what=what, reason=reason)
 
     def cancel(self) -> None:
         """Stop all runs that are under way, between two tasks."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pto_wsp import _native
+from pto_wsp.errors import naming_file
 from pto_wsp.ir.workload import WorkloadFunction
 from pto_wsp.support.record import record
 from pto_wsp.support.text import table
@@ -163,7 +164,8 @@ class NetworkReport:
 
     def save(self, path: str | Path) -> None:
         """Write the picture to an SVG file."""
-        Path(path).write_text(self.to_svg(), encoding="utf-8")
+        with naming_file("written", path):
+            Path(path).write_text(self.to_svg(), encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         return self.to_svg()

@@ -15,6 +15,7 @@ from pto_wsp.errors import (
     UnsupportedByTarget,
     UnusableFile,
     WrongValue,
+    naming_file,
 )
 from pto_wsp.ir.module import Module
 from pto_wsp.lang.captured import NOTHING_CAPTURED, Captured
@@ -22,7 +23,7 @@ from pto_wsp.lang.compiling import compile_traced
 from pto_wsp.lang.schedule.schedule import Schedule
 from pto_wsp.lang.schedule.strategies import Strategies
 from pto_wsp.lang.workload.build_module import Traced
-from pto_wsp.location import caller_location
+from pto_wsp.location import argument_location, caller_location
 from pto_wsp.prove.finding import Proof
 from pto_wsp.runtime.binding import NO_KERNELS, Arrays, Binder, Bound
 from pto_wsp.runtime.bound_call import ArrayAccess, BoundCall
@@ -342,7 +343,8 @@ class Program:
         self._require_kernels('`check="values"`')
         if isinstance(self._runner, InterpretedRunner):
             reason = "it is what values are compared with: compile for `cpu`"
-            raise UnsupportedByTarget(target=self._target, what='`check="values"`', reason=reason)
+            loc = argument_location("check")
+            raise UnsupportedByTarget(target=self._target, what='`check="values"`', reason=reason, loc=loc)
         arrays, sizes = bind(self.module, bound.arrays, bound.scalars)
         start = time.perf_counter_ns()
         with FloatEnvironment():
@@ -510,13 +512,12 @@ class Program:
             UnusableFile: the target has no library of kernels, or the file cannot be written.
         """
         if not isinstance(self._runner, EngineRunner):
-            raise UnusableFile(what="written", path=path, reason=f"`{self._target}` compiles no kernels")
-        try:
-            import shutil  # here: it loads the packages of four kinds of archives
+            reason = f"target `{self._target}` compiles no kernels for this machine"
+            raise UnusableFile(what="written", path=path, reason=reason, hint="compile for `cpu`")
+        import shutil  # here: it loads the packages of four kinds of archives
 
+        with naming_file("written", path):
             shutil.copy(self._runner.artifact.path, path)
-        except OSError as error:
-            raise UnusableFile(what="written", path=path, reason=error.strerror or "unknown") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], target: str = "cpu") -> Program:

@@ -14,7 +14,7 @@ from pto_wsp.advice.report import SIMULATED, Report, StallTimes
 from pto_wsp.device.kernel_amounts import KernelAmounts, kernel_amounts
 from pto_wsp.device.kernel_cost import KernelCost
 from pto_wsp.device.model import Device
-from pto_wsp.errors import NoCost
+from pto_wsp.errors import NoCost, naming_file
 from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.runtime.network_report import NetworkReport
 from pto_wsp.runtime.trace import Trace
@@ -412,7 +412,8 @@ class SimulationReport(Report):
 
     def save_html(self, path: str | Path) -> None:
         """Write `to_html()` to a file, which opens in any browser without a network."""
-        Path(path).write_text(self.to_html(), encoding="utf-8")
+        with naming_file("written", path):
+            Path(path).write_text(self.to_html(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         figures = html_table(("", ""), ((value, what) for value, what in self._figures()))

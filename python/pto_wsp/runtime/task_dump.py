@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pto_wsp.errors import UnusableFile
+from pto_wsp.errors import UnusableFile, naming_file
 from pto_wsp.support.record import record
 
 READY, WAIT, DONE = "READY", "WAIT", "DONE"
@@ -55,10 +55,10 @@ def read_task_dump(path: str | Path) -> tuple[DumpedTask, ...]:
         UnusableFile: it cannot be read, or is not a task dump, with the line that is not of one.
     """
     try:
-        text = Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UnusableFile(what="read", path=path, reason=reason) from None
+        with naming_file("read", path):
+            text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UnusableFile(what="read", path=path, reason="it is not UTF-8 text") from None
     return parse_task_dump(text, path)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pto_wsp import _native
 from pto_wsp.analysis.buffers import BufferUse, buffer_use
-from pto_wsp.errors import PtoError
+from pto_wsp.errors import PtoError, naming_file
 from pto_wsp.interp.regions import RegionPlace, RegionReader
 from pto_wsp.interp.workload import BoundTask, TensorReader
 from pto_wsp.ir import workload as w
@@ -83,7 +83,8 @@ class TaskGraph:
             native.add(task.kernel, use.separate, use.shared, waits, list(task.arguments))
         text = native.text(verbose)
         if path is not None:
-            Path(path).write_text(text)
+            with naming_file("written", path):
+                Path(path).write_text(text, encoding="utf-8")
         return text
 
     def graph(self) -> Graph:
@@ -106,7 +107,8 @@ class TaskGraph:
 
     def save_svg(self, path: str | Path) -> None:
         """Write `to_svg()` to a file."""
-        Path(path).write_text(self.to_svg(), encoding="utf-8")
+        with naming_file("written", path):
+            Path(path).write_text(self.to_svg(), encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         return self.to_svg()

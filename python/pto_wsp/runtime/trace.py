@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from pto_wsp.advice.machine import Machine
-from pto_wsp.errors import NothingRecorded
+from pto_wsp.errors import NothingRecorded, naming_file
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.evaluate import ExtentReader, Scope, evaluate
 from pto_wsp.ir.module import Module
@@ -282,15 +282,15 @@ class Trace:
             path: the file.
             dependences: draw an arrow for each of `dependences`.
         """
-        sites = self._places[0]
-        with Path(path).open("w", encoding="utf-8") as file:
+        sites, arrows = self._places[0], self.dependences if dependences else None
+        with naming_file("written", path), Path(path).open("w", encoding="utf-8") as file:
             with PerfettoWriter(file, *self._times, self._about, self.num_workers, *self._lanes) as out:
                 for number, node in self._sites.items():
                     rows = np.flatnonzero(sites == number)
                     keys = [self.column(key, rows) for key in node.keys]
                     out.tasks(self._call(number), rows, keys)
-                if dependences:
-                    out.arrows(self.dependences, self.tensors)
+                if arrows is not None:
+                    out.arrows(arrows, self.tensors)
                 out.stretches(self.stretches)
                 out.dispatchers(self.walks, self.stalls)
 
@@ -373,11 +373,13 @@ class Trace:
 
     def save_html(self, path: str | Path) -> None:
         """Write `to_html()` to a file, which opens in any browser without a network."""
-        Path(path).write_text(self.to_html(), encoding="utf-8")
+        with naming_file("written", path):
+            Path(path).write_text(self.to_html(), encoding="utf-8")
 
     def save_svg(self, path: str | Path) -> None:
         """Write `to_svg()` to a file."""
-        Path(path).write_text(self.to_svg(), encoding="utf-8")
+        with naming_file("written", path):
+            Path(path).write_text(self.to_svg(), encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         return self.to_svg()

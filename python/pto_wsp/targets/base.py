@@ -226,6 +226,11 @@ class Target(ABC):
     has_clock: ClassVar[bool] = False
     spaces: ClassVar[frozenset[Space]] = frozenset()
 
+    @property
+    def about(self) -> str:
+        """What a list of targets says about it: the first line of the docstring of its class."""
+        return (type(self).__doc__ or "").partition("\n")[0]
+
     @abstractmethod
     def check(self, module: Module) -> None:
         """Raise UnsupportedByTarget for the first instruction, type or shape that this target refuses.

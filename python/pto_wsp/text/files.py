@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from pto_wsp.errors import UnusableFile
+from pto_wsp.errors import UnusableFile, naming_file
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.module import Module
 from pto_wsp.support.record import replace
@@ -22,10 +22,8 @@ def write_program(path: PathText, module: Module, numbers: Mapping[str, int | fl
         UnusableFile: the file cannot be written.
     """
     text = f"{VERSION_LINE}\n{with_defaults(module, numbers)}"
-    try:
+    with naming_file("written", path):
         Path(path).write_bytes(text.encode())
-    except OSError as error:
-        raise UnusableFile(what="written", path=os.fspath(path), reason=error.strerror or "unknown") from None
 
 
 def read_program(path: PathText) -> Module:
@@ -36,14 +34,12 @@ def read_program(path: PathText) -> Module:
         TextError, InvalidIR: its text is not right.
     """
     try:
-        text = Path(path).read_bytes().decode()
-    except OSError as error:
-        raise UnusableFile(what="read", path=os.fspath(path), reason=error.strerror or "unknown") from None
+        with naming_file("read", path):
+            text = Path(path).read_bytes().decode()
     except UnicodeDecodeError:
-        raise UnusableFile(what="read", path=os.fspath(path), reason="it is not UTF-8 text") from None
+        raise UnusableFile(what="read", path=path, reason="it is not UTF-8 text") from None
     if not text.startswith("// PTO Text:"):
-        reason = f"it does not begin with `{VERSION_LINE}`"
-        raise UnusableFile(what="loaded", path=os.fspath(path), reason=reason)
+        raise UnusableFile(what="loaded", path=path, reason=f"it does not begin with `{VERSION_LINE}`")
     return parse(text, os.fspath(path))
 
 

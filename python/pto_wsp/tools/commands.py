@@ -10,7 +10,7 @@ from pathlib import Path
 from pto_wsp.analysis.buffers import buffer_use
 from pto_wsp.device.describe import describe
 from pto_wsp.device.reader import HOST, get_device, preset_names
-from pto_wsp.errors import BadOption, MissingPackage, NotCalibrated, PtoError, UnknownKernel, did_you_mean
+from pto_wsp.errors import BadOption, MissingPackage, NotCalibrated, PtoError, did_you_mean
 from pto_wsp.ir import workload as w
 from pto_wsp.ir.entry import with_entry_workload
 from pto_wsp.ir.kernel import KernelFunction
@@ -90,6 +90,8 @@ def _files_of(path: str) -> list[str]:
 
 def prove_(args: Namespace) -> int:
     """Prove for all sizes that iterations of `P` are independent and regions lie in their tensors."""
+    if args.waits and args.all:
+        raise BadOption(option="--all", expected="no `--waits` with it", found="both", advice="")
     module = verify(with_entry(read_module(args.file), args.entry))
     if args.waits:
         waits = "".join(f"{wait}\n" for wait in symbolic_waits(module))
@@ -104,6 +106,9 @@ def prove_(args: Namespace) -> int:
 def opt(args: Namespace) -> None:
     """Write what passes make of a module."""
     if args.list:
+        for option, is_given in (("--output", args.output is not None), ("--print-after", args.print_after)):
+            if is_given:
+                raise BadOption(option=option, expected="`--passes` with it", found="`--list`", advice="")
         for each in PASSES.values():
             options = ",".join(f"{name}={value}" for name, value in each.options.items())
             print(f"{each.name + (f'{{{options}}}' if options else ''):<24} {each.doc}")
@@ -121,6 +126,9 @@ def emit(args: Namespace) -> None:
     """Write a program as the sources of a target, or print the code of its kernels."""
     target, module = registry.get(args.target), read_module(args.file)
     if args.output is None:
+        for option, is_given in (("--entry", args.entry is not None), ("--force", args.force)):
+            if is_given:
+                raise BadOption(option=option, expected="`--output DIR` with it", found="none", advice="")
         write_text(_kernel_code(prepare(module), target, args.kernel), None)
         return
     if args.kernel is not None:
@@ -134,9 +142,11 @@ def emit(args: Namespace) -> None:
 
 def _kernel_code(module: Module, target: Target, name: str | None) -> str:
     kernels = [kernel for kernel in module.kernels if name in (None, kernel.name)]
+    if not module.kernels:
+        raise BadOption(option="FILE", expected="a file with kernels", found="none", advice="")
     if name is not None and not kernels:
-        known = [kernel.name for kernel in module.kernels]
-        raise UnknownKernel(name=name, advice=did_you_mean(name, known))
+        advice = did_you_mean(name, [kernel.name for kernel in module.kernels])
+        raise BadOption(option="--kernel", expected="the name of a kernel", found=f"`{name}`", advice=advice)
     chosen = replace(module, kernels=tuple(kernels), entry="")
     target.require_spaces(chosen)
     tree = target.emit(chosen)
@@ -146,13 +156,14 @@ def _kernel_code(module: Module, target: Target, name: str | None) -> str:
 def targets(_: Namespace) -> None:
     """List the targets."""
     for name in registry.names():
-        doc = (type(registry.get(name)).__doc__ or "").splitlines()[0]
-        print(f"{name:<12} {doc}")
+        print(f"{name:<16} {registry.get(name).about}")
 
 
 def devices(args: Namespace) -> None:
     """List devices whose time can be simulated, or describe one with the source of each figure."""
     if args.calibrate:
+        if args.name is not None:
+            raise BadOption(option="NAME", expected="no `--calibrate` with it", found="both", advice="")
         from pto_wsp.calibration.host import calibrate
 
         print(calibrate(lambda text: print(f"measuring {text} ...", flush=True)))

@@ -6,15 +6,13 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 from zipfile import BadZipFile
 
 import numpy as np
 
-from pto_wsp.errors import UnusableFile
+from pto_wsp.errors import UnusableFile, naming_file
 from pto_wsp.ir.module import Module
 from pto_wsp.text import parse
 from pto_wsp.types.dtype import DType
@@ -23,24 +21,13 @@ PIPE = "-"
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
 
 
-@contextmanager
-def _reported(what: str, path: str) -> Iterator[None]:
-    """Name the file in what goes wrong with it."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise UnusableFile(what=what, path=path, reason=error.strerror or str(error)) from None
-
-
 def read_text(path: str) -> str:
     """Return the text of a file, or of standard input.
 
     Raises:
         UnusableFile: the file cannot be read, or is not text.
     """
-    with _reported("read", path):
+    with naming_file("read", path):
         data = sys.stdin.buffer.read() if path == PIPE else Path(path).read_bytes()
     try:
         return data.decode("utf-8-sig")
@@ -61,13 +48,13 @@ def read_module(path: str) -> Module:
 
 def write_bytes(data: bytes, path: str) -> None:
     """Write a file."""
-    with _reported("written", path):
+    with naming_file("written", path):
         Path(path).write_bytes(data)
 
 
 def write_text(text: str, path: str | None) -> None:
     """Write text to a file, or to standard output."""
-    with _reported("written", path or "standard output"):
+    with naming_file("written", path or "standard output"):
         if path is None or path == PIPE:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -81,7 +68,7 @@ def read_array(path: str, dtype: DType | None) -> np.ndarray:
     Raises:
         UnusableFile: the file cannot be read, or holds no array of numbers.
     """
-    with _reported("read", path):
+    with naming_file("read", path):
         data = sys.stdin.buffer.read() if path == PIPE else Path(path).read_bytes()
     if not data.startswith((_NPY, _ZIP)):
         raise UnusableFile(what="read", path=path, reason="it holds no array; expected a `.npy` file")
@@ -99,7 +86,7 @@ def read_array(path: str, dtype: DType | None) -> np.ndarray:
 def require_writable(path: str) -> None:
     """Raise UnusableFile for an output that cannot be written, before it is known what is written there."""
     folder = Path(path).parent
-    with _reported("written", path):
+    with naming_file("written", path):
         if path != PIPE and Path(path).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if path != PIPE and not folder.is_dir():
@@ -108,7 +95,7 @@ def require_writable(path: str) -> None:
 
 def write_array(array: np.ndarray, path: str) -> None:
     """Write an array as a `.npy` file."""
-    with _reported("written", path):
+    with naming_file("written", path):
         if path == PIPE:
             _save(array, sys.stdout.buffer)
             sys.stdout.buffer.flush()
@@ -129,7 +116,7 @@ def modules_of(path: str) -> list[Path]:
     Raises:
         UnusableFile: there are none.
     """
-    with _reported("read", path):
+    with naming_file("read", path):
         found = sorted(Path(path).rglob("*.pto"))
     if not found:
         raise UnusableFile(what="read", path=path, reason="there is no `.pto` file in this folder")
@@ -138,6 +125,6 @@ def modules_of(path: str) -> list[Path]:
 
 def make_folder(path: str) -> Path:
     """Return a folder, made where it is missing."""
-    with _reported("written", path):
+    with naming_file("written", path):
         Path(path).mkdir(parents=True, exist_ok=True)
     return Path(path)

@@ -63,6 +63,8 @@ def with_entry(module: Module, entry: str | None) -> Module:
         BadOption: there is no such function, or it is not clear which.
     """
     names = [f.name for f in (*module.kernels, *module.workloads)]
+    if not names:
+        raise BadOption(option="FILE", expected="a file with functions", found="none", advice="")
     last = [workload.name for workload in module.workloads] or names
     found = entry or module.entry or (last[0] if len(last) == 1 else "")
     if found not in names:

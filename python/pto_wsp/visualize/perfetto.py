@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from pto_wsp.errors import UnusableFile
+from pto_wsp.errors import UnusableFile, naming_file
 from pto_wsp.visualize.calls import CallSite
 from pto_wsp.visualize.timeline import NO_CALLS, REASONS, STALLS, Timeline
 
@@ -145,10 +145,10 @@ def read_timeline(path: str | Path) -> Timeline:
         UnusableFile: it cannot be read, or is not a trace of ours.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UnusableFile(what="read", path=path, reason=reason) from None
+        with naming_file("read", path):
+            text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UnusableFile(what="read", path=path, reason="it is not UTF-8 text") from None
     return parse_timeline(text, path)
 
 

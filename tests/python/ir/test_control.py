@@ -94,7 +94,7 @@ MISTAKES: dict[str, tuple[tuple[Node, ...], str]] = {
     "label twice": ((task("a"), task("a")), "given twice"),
     "workspace": ((task(workspace=YES),), "an integer is needed"),
     "rows behind": ((region_task(Full(), ROWS, Index(Const(0))),), "first dimension"),
-    "only rows": ((region_task(ROWS, tensor="Y"),), "rank of `Y`"),
+    "only rows": ((region_task(ROWS, tensor="Y"),), "expected 2 dimensions of `Y`, found 1"),
     "merged alone": ((region_task(Full(), Merged(), Full()),), "follows a row set"),
     "merged late": ((region_task(ROWS, Index(Const(0)), Merged()),), "takes 2 dimensions"),
     "indices": ((region_task(Rows("X", Const(0), Const(1)), Merged(), Full()),), "not a column of i32"),

@@ -78,7 +78,10 @@ WORKLOAD_MISTAKES: dict[str, tuple[Module, str]] = {
     "unknown kernel": (workload_with(scale_task(WHOLE, "scales")), "is not in the module"),
     "number of arguments": (workload_with(Task("scale", ())), "arguments of `scale`"),
     "tiles of no loop": (workload_with(scale_task((TileRange("rows"), Full()))), "is not a tiles loop"),
-    "unknown variable": (workload_with(scale_task((Index(Var("i")), Full(), Full()))), "rank of `X`"),
+    "unknown variable": (
+        workload_with(scale_task((Index(Var("i")), Full(), Full()))),
+        "dimensions of `X`, found 3",
+    ),
     "rank": (workload_with(scale_task((Index(Const(0)), Full()))), "takes 2 dimensions"),
     "variable declared twice": (
         workload_with(Loop("range", "n", Const(2), None, ())),

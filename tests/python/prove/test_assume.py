@@ -52,6 +52,27 @@ def test_each_run_checks_assumptions(target: str) -> None:
         assert not y.any()
 
 
+def test_findings_propose_statements_that_a_workload_can_contain() -> None:
+    pytest.importorskip("islpy")
+
+    @workload
+    def gather(slot: Tensor[i32, "n"], X: Tensor[f32, "m", 1, 8], Y: Tensor[f32, "n", 8]):
+        for i in P("n"):
+            copy[i](x=X[slot[i]], y=Y[i : i + 1])
+
+    @workload
+    def gather_safely(slot: Tensor[i32, "n"], X: Tensor[f32, "m", 1, 8], Y: Tensor[f32, "n", 8]):
+        for i in P("n"):
+            assume(slot[i] >= 0)
+            assume(slot[i] < X.shape[0])
+            copy[i](x=X[slot[i]], y=Y[i : i + 1])
+
+    proof, safe = gather.prove(), gather_safely.prove()
+    assert repr(proof) == f"<Proof of {proof.summary}>"
+    assert "help: state `assume(slot[i] >= 0)` and `assume(slot[i] < X.shape[0])`" in str(proof.unknown[0])
+    assert safe.status == "proved" and "regions of `assume(slot[i] < m)`" in str(safe)
+
+
 def test_text_keeps_assumptions_and_proofs_use_them() -> None:
     pytest.importorskip("islpy")
     module = scatter.trace().module

@@ -581,16 +581,20 @@ def test_files_that_exist_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str
     program = blend_rows.compile()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "Makefile").write_text("mine")
-    with pytest.raises(UnusableFile, match="not empty"):
+    with pytest.raises(UnusableFile, match="not empty") as caught:
         program.export(tmp_path / "out")
+    assert "test_export.py" in str(caught.value) and "with `force`" in str(caught.value)
     assert files_of(tmp_path / "out") == {"Makefile": "mine"}
     (tmp_path / "blend.pto").write_text(str(program.module))
     argv = ["emit", str(tmp_path / "blend.pto"), "-o", str(tmp_path / "out")]
     assert main(argv) == 1 and "not empty" in capsys.readouterr().err
     assert main([*argv, "--force"]) == 0
     assert (tmp_path / "out" / "Makefile").read_text() != "mine"
-    with pytest.raises(UnusableFile):
+    with pytest.raises(UnusableFile, match="it is a file"):
         program.export(tmp_path / "blend.pto")
+    for option in (["--force"], ["--entry", "blend_rows"]):
+        assert main([*argv[:2], *option]) == 1
+        assert f"`{option[0]}` does not fit" in capsys.readouterr().err
 
 
 def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

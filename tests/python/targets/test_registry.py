@@ -105,7 +105,7 @@ def test_names_are_unique() -> None:
 def test_the_command_lists_and_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = tmp_path / "root.pto"
     text.write_text(str(root_rows.compile().module))
-    assert main(["targets"]) == 0 and "listing      Lists the kernels" in capsys.readouterr().out
+    assert main(["targets"]) == 0 and "listing          Lists the kernels" in capsys.readouterr().out
     assert main(["emit", str(text), "--target", "listing"]) == 0
     assert capsys.readouterr().out == "root\n"
     assert main(["check", str(text), "--target", "listing"]) == 1
@@ -156,7 +156,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_targets_of_installed_packages(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
     install(packages, "counting = counting_target:Counting")
     assert registry.get("counting").emit(double_rows.compile().module).files == {"count.txt": "1"}
-    assert main(["targets"]) == 0 and "counting     Counts the kernels" in capsys.readouterr().out
+    assert main(["targets"]) == 0 and "counting         Counts the kernels" in capsys.readouterr().out
     with pytest.raises(UnknownTarget, match="did you mean `counting`"):
         registry.get("countin")
 

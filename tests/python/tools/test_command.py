@@ -324,6 +324,27 @@ def test_mistakes(
     assert found == status and message in err, err
 
 
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["prove", "demo.pto", "--all", "--waits"], "expected no `--waits` with it"),
+        (["opt", "demo.pto", "--list", "-o", "x.pto"], "`--output` does not fit"),
+        (["opt", "demo.pto", "--list", "--print-after"], "`--print-after` does not fit"),
+        (["devices", "ascend_910b", "--calibrate"], "expected no `--calibrate` with it"),
+        (["emit", "demo.pto", "--kernel", "scal"], "did you mean `scale`"),
+        (["emit", "empty.pto"], "expected a file with kernels, found none"),
+        (["emit", "empty.pto", "-o", "out"], "expected a file with functions, found none"),
+        (["prove", "empty.pto"], "expected a file with functions, found none"),
+    ],
+)
+def test_options_are_used_or_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], argv: list[str], message: str
+) -> None:
+    Path("empty.pto").write_text("")
+    found, out, err = pto(capsys, *argv)
+    assert (found, out) == (FAILED, "") and message in err, err
+
+
 def test_files_that_are_no_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "bytes.pto").write_bytes(b"func \xff")
     assert "byte 5 is not part of UTF-8" in pto(capsys, "print", "bytes.pto")[2]

@@ -15,7 +15,7 @@ LANES = 4
 
 
 class Arm64Target(Target):
-    """Programs are emitted for 64-bit ARM Linux, where CMake builds them."""
+    """Emits sources for 64-bit ARM with Linux."""
 
     name = "arm64"
     runs_networks = True

@@ -32,6 +32,11 @@ class AscendTarget(Target):
         self.generation = generation
         self.name = generation.name  # pyright: ignore[reportAttributeAccessIssue]
 
+    @property
+    def about(self) -> str:
+        """What the list of targets says about it."""
+        return f"Emits sources for Ascend, generation {self.generation.arch}."
+
     @classmethod
     def of(cls, name: str) -> AscendTarget:
         """Return the target called `name`."""

@@ -17,7 +17,7 @@ from pto_wsp.targets.cpu.tree import portable, program_tree
 
 
 class COrchestrationTarget(Target):
-    """Programs are emitted as C that adds their tasks by the C API, with kernels for this machine."""
+    """Emits C that submits tasks by the C API, with kernels for this machine."""
 
     name = "c-orchestration"
 

@@ -136,7 +136,7 @@ class KernelWriter(ABC):
         Raises:
             UnsupportedByTarget: the target cannot print.
         """
-        raise self.unsupported("`pto.print`", stmt.loc)
+        raise self.unsupported("`pto.print`", stmt.loc, "remove it, or print on `cpu` or `interp`")
 
     def group(self, group: Group) -> None:
         """Write steps that may share a loop. By default, each step has a loop of its own."""
@@ -264,9 +264,9 @@ class KernelWriter(ABC):
 
     # --- what is refused ---------------------------------------------------------------------------------
 
-    def unsupported(self, what: str, loc: Location | None) -> UnsupportedByTarget:
+    def unsupported(self, what: str, loc: Location | None, reason: str = "") -> UnsupportedByTarget:
         """Return the error that the target does not support `what`."""
-        return UnsupportedByTarget(target=self.spelling.target, what=what, reason="", loc=loc)
+        return UnsupportedByTarget(target=self.spelling.target, what=what, reason=reason, loc=loc)
 
     def storage_of(self, dtype: DType, what: str, loc: Location | None) -> str:
         """Return the type of an element in memory.

@@ -36,7 +36,7 @@ _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 
 
 class CpuTarget(Target):
-    """Kernels run on the CPU of this machine, with the widest vectors that it has."""
+    """Runs programs on the CPU of this machine."""
 
     name = "cpu"
     runs_networks = True

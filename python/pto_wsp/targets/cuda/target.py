@@ -18,7 +18,7 @@ from pto_wsp.targets.cuda.readme import kernels_readme, program_readme
 
 
 class CudaTarget(Target):
-    """Programs for GPUs of compute capability 8.0 or higher."""
+    """Runs programs on NVIDIA GPUs of compute capability 8.0 or higher."""
 
     name = "cuda"
     takes_gpu_arrays = True

@@ -11,7 +11,7 @@ from pto_wsp.targets.base import Idle, R, Runnable, Target
 
 
 class InterpTarget(Target):
-    """The reference: slow, and right by definition."""
+    """Interprets programs in numpy, slowly: the reference for results."""
 
     name = "interp"
     evaluates_floats = True

@@ -13,6 +13,7 @@ from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.schedule import Directive, Policy
 from pto_wsp.targets.base import Enforced, R, Refused, Runnable, Support, Target
+from pto_wsp.targets.cpu.check import check_kernel
 from pto_wsp.targets.cpu.target import CpuTarget
 
 _REFUSED = {
@@ -24,7 +25,7 @@ _REFUSED = {
 
 
 class SimTarget(Target):
-    """Kernels run on the cpu for values, and the clock is that of a device.
+    """Simulates the time of a device; kernels run on the CPU.
 
     Attributes:
         device: the device.
@@ -51,8 +52,9 @@ class SimTarget(Target):
 
     def check(self, module: Module) -> None:
         """Raise for the first thing that the cpu refuses, or that has no place on the device."""
-        self._cpu.check(module)
         for kernel in module.kernels:
+            if kernel.body is not None or kernel.native is not None:
+                check_kernel(kernel, self.name)
             self._check_tiles(kernel)
 
     def _check_tiles(self, kernel: KernelFunction) -> None:

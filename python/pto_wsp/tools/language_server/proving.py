@@ -35,5 +35,5 @@ def _text(finding: Finding) -> str:
     if finding.counter is not None:
         lines += ["", "```text", *finding.counter.lines(), "```"]
     if finding.assume:
-        lines += ["", f"State `{finding.assume}`."]
+        lines += ["", f"State {finding.advice}."]
     return "\n".join(lines)

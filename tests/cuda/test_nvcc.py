@@ -21,7 +21,9 @@ from pto_wsp.targets.c_style.spelling import function_name
 from pto_wsp.targets.cpu.toolchain import include_directory
 from pto_wsp.targets.cuda import toolchain
 from pto_wsp.targets.cuda.emit import DeviceCode, emit_device_code
+from pto_wsp.targets.cuda.memory import OWN_BYTES
 from pto_wsp.types.dtype import DType, bf16, f16, f32
+from tests.cuda import test_ahead as ahead
 from tests.cuda import test_products as products
 from tests.cuda import test_programs as programs
 from tests.cuda import test_rows as rows
@@ -130,6 +132,19 @@ def test_blocks_share_counters_by_single_operations(tmp_path: Path) -> None:
     for operation in ("ld.acquire.gpu.global.u64", "st.release.gpu.global.u64", "atom.global.add.u64"):
         assert operation in text
     assert not re.search(r"\.cas|ld\.volatile", text)
+
+
+@needs_nvcc
+def test_loads_ahead_are_groups_of_copies(tmp_path: Path) -> None:
+    """Copies of three iterations are in flight. Variables of the walk fit what is left for them."""
+    source = tmp_path / "program.cu"
+    tree = registry.get("cuda").emit(ahead.broadcast_all.compile("interp").module)
+    source.write_text(tree.files["program.cu"])
+    compiled(source, "sm_80", "-ptx")
+    text = source.with_suffix(".out").read_text()
+    assert text.count("cp.async.commit_group") == 2 and "cp.async.wait_group 2;" in text
+    found = re.findall(r"(\d+) bytes smem", compiled(source, "sm_80", "-cubin", "-Xptxas", "-v"))
+    assert sum(map(int, found)) <= OWN_BYTES - 1024
 
 
 @needs_nvcc

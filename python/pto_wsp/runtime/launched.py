@@ -42,12 +42,10 @@ from pto_wsp.support.record import record
 from pto_wsp.targets.cuda.driver import DeviceMemory, Gpu, find_gpu
 from pto_wsp.targets.cuda.emit import ProgramCode
 from pto_wsp.targets.cuda.launch import MAX_SPANS, DeviceArray, DeviceLaunch, DeviceProgram, is_capturing
+from pto_wsp.targets.cuda.memory import MOST_BLOCKS
 
 PROGRESS_S = 0.05
 """Seconds between two calls of a `progress` function."""
-
-MOST_BLOCKS = 4
-"""Blocks of a multiprocessor that run by default: while one waits for memory, others work."""
 
 _SPIN_S, _LONGEST_SLEEP_S = 200e-6, 1e-3
 

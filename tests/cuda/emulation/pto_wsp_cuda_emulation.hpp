@@ -3,8 +3,9 @@
 /// A thread block on one thread of the host, for tests: the second bodies of pto/wsp/tile/cuda/device.hpp.
 ///
 /// The threads of a block are fibers. A fiber runs until it waits; then one of the fibers that can go on is
-/// chosen at random. Asynchronous copies happen when they are waited for, last one first. A barrier that not
-/// all threads reach ends the process with a message. ThreadSanitizer sees each fiber as a thread. With
+/// chosen at random. An asynchronous copy fills its destination with ones when it starts. It happens when it
+/// is waited for, last one first; a wait for groups leaves the copies of later groups. A barrier that not all
+/// threads reach ends the process with a message. ThreadSanitizer sees each fiber as a thread. With
 /// PTO_EMULATION_DELAY_US, blocks sleep in random places.
 #pragma once
 
@@ -39,6 +40,7 @@ struct Copy {
   void* to;
   const void* from;
   int bytes;
+  int group;
 };
 
 struct Fiber {
@@ -52,7 +54,7 @@ struct Fiber {
   uint32_t words[2][6];
   uintptr_t places[2];
   Copy* copies;
-  int num_copies;
+  int num_copies, num_groups;
   int32_t result;
 #if defined(__SANITIZE_THREAD__)
   void* tsan;
@@ -296,26 +298,40 @@ PTO_UNCHECKED inline void load_matrices(uint32_t (&words)[4], const char* row, b
   }
 }
 
+/// Memory that a copy may write at any time until it is waited for: its contents are unknown.
+[[gnu::noinline]] inline void spoil(void* to, int bytes) {
+  for (int word = 0; word < bytes / 4; ++word) static_cast<uint32_t*>(to)[word] = ~uint32_t{0};
+}
 PTO_UNCHECKED inline void copy_later(void* to, const void* from, int bytes) {
   const auto misplaced = [bytes](const void* at) { return reinterpret_cast<uintptr_t>(at) % bytes != 0; };
   if (misplaced(to) || misplaced(from)) broken("an asynchronous copy is not aligned");
   Fiber& fiber = block->fibers[block->current];
   if (fiber.num_copies == kMaxCopies) broken("too many asynchronous copies of one thread");
-  fiber.copies[fiber.num_copies++] = {to, from, bytes};
+  fiber.copies[fiber.num_copies++] = {to, from, bytes, fiber.num_groups};
+  spoil(to, bytes);
 }
 
-template <class T>
-inline void copy_element(const Copy& copy) {
-  *static_cast<T*>(copy.to) = *static_cast<const T*>(copy.from);
-}
 [[gnu::noinline]] inline void make_copy(const Copy& copy) {
-  for (int at = 0; at < copy.bytes; at += 4) {
-    copy_element<uint32_t>({static_cast<char*>(copy.to) + at, static_cast<const char*>(copy.from) + at, 4});
+  for (int word = 0; word < copy.bytes / 4; ++word) {
+    static_cast<uint32_t*>(copy.to)[word] = static_cast<const uint32_t*>(copy.from)[word];
   }
+}
+/// Makes the first copies that this thread started, last one first; the others stay.
+PTO_UNCHECKED inline void make_copies(Fiber& fiber, int count) {
+  for (int k = count; k > 0; --k) make_copy(fiber.copies[k - 1]);
+  fiber.num_copies -= count;
+  memmove(fiber.copies, fiber.copies + count, static_cast<size_t>(fiber.num_copies) * sizeof(Copy));
 }
 PTO_UNCHECKED inline void finish_copies() {
   Fiber& fiber = block->fibers[block->current];
-  while (fiber.num_copies > 0) make_copy(fiber.copies[--fiber.num_copies]);
+  make_copies(fiber, fiber.num_copies);
+}
+PTO_UNCHECKED inline void end_group() { ++block->fibers[block->current].num_groups; }
+PTO_UNCHECKED inline void finish_groups(int later) {
+  Fiber& fiber = block->fibers[block->current];
+  int count = 0;
+  while (count < fiber.num_copies && fiber.copies[count].group < fiber.num_groups - later) ++count;
+  make_copies(fiber, count);
 }
 
 PTO_UNCHECKED inline void run_fiber() {
@@ -396,7 +412,7 @@ PTO_UNCHECKED inline int32_t run_block(int32_t (*body)(void*), void* argument) {
     fiber.wait = Wait::none;
     fiber.phase = 0;
     memset(fiber.turns, 0, sizeof fiber.turns);
-    fiber.num_copies = 0;
+    fiber.num_copies = fiber.num_groups = 0;
     b.ready[b.num_ready++] = t;
 #if defined(__SANITIZE_THREAD__)
     fiber.tsan = __tsan_create_fiber(0);

@@ -14,7 +14,7 @@ from pto_wsp.targets.c_style.group_by import is_group_by
 from pto_wsp.targets.cpu.emit import too_large
 from pto_wsp.targets.cuda.group_by import write_group_by
 from pto_wsp.targets.cuda.kernels import CudaKernel
-from pto_wsp.targets.cuda.memory import MOST_SPILLED_BYTES
+from pto_wsp.targets.cuda.memory import MOST_SPILLED_BYTES, room_of_blocks
 from pto_wsp.targets.cuda.native import write_native
 from pto_wsp.targets.cuda.program import DeviceWalk, emit_walk
 
@@ -34,6 +34,7 @@ class DeviceCode:
         checks: per kernel, what its checks mean.
         shared_bytes: per kernel, the shared memory of a block.
         spilled_bytes: per kernel, the global memory of a block for tiles.
+        stages: per kernel from tiles, the places of tiles in each loop whose loads begin ahead.
         natives: the kernels that users wrote in C++.
     """
 
@@ -41,6 +42,7 @@ class DeviceCode:
     checks: Mapping[str, tuple[Check, ...]]
     shared_bytes: Mapping[str, int]
     spilled_bytes: Mapping[str, int]
+    stages: Mapping[str, tuple[int, ...]]
     natives: tuple[KernelFunction, ...] = ()
 
 
@@ -100,6 +102,8 @@ def emit_device_code(kernels: Sequence[KernelFunction], target: str = "cuda") ->
     checks: dict[str, tuple[Check, ...]] = {}
     shared: dict[str, int] = {}
     spilled: dict[str, int] = {}
+    own = {k.name: CudaKernel(k, out) for k in kernels if k.native is None and not is_group_by(k)}
+    most_bytes = room_of_blocks(max((code.memory.shared_bytes for code in own.values()), default=0))
     for kernel in kernels:
         out.line()
         if is_group_by(kernel):
@@ -110,7 +114,8 @@ def emit_device_code(kernels: Sequence[KernelFunction], target: str = "cuda") ->
             checks[kernel.name], shared[kernel.name] = write_native(kernel, target, out)
             spilled[kernel.name] = 0
             continue
-        code = CudaKernel(kernel, out)
+        code = own[kernel.name]
+        code.add_stages(most_bytes)
         code.write()
         memory = code.memory
         checks[kernel.name] = tuple(code.checks)
@@ -119,7 +124,8 @@ def emit_device_code(kernels: Sequence[KernelFunction], target: str = "cuda") ->
             raise too_large(kernel, memory.spilled_bytes, MOST_SPILLED_BYTES, memory.spilled)
     out.line()
     out.line("}  // namespace pto::wsp::cuda")
-    return DeviceCode(str(out), checks, shared, spilled, tuple(natives))
+    stages = {name: code.stages for name, code in own.items()}
+    return DeviceCode(str(out), checks, shared, spilled, stages, tuple(natives))
 
 
 def emit_program(module: Module, code: DeviceCode, target: str, derive: Derive) -> ProgramCode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from pto_wsp.analysis.steps import Step, rows_dim, scalar_tile
 from pto_wsp.ir.check_texts import CheckText
@@ -19,16 +20,9 @@ from pto_wsp.targets.c_style.kernel import KernelWriter
 from pto_wsp.targets.c_style.plan import ELEMENT, ROW, Group, Node, PlannedBranch, PlannedLoop, operand_places
 from pto_wsp.targets.c_style.spelling import FIELDS, mangle, scalar_name, tile_name
 from pto_wsp.targets.cpu.templates import STORAGE, TEMPLATES, CallTemplate, Fold, Vector, Whole
-from pto_wsp.targets.cuda.ahead import loads_ahead
+from pto_wsp.targets.cuda.ahead import with_more_places, with_two_places
 from pto_wsp.targets.cuda.barriers import GLOBAL, Barriers, Range
-from pto_wsp.targets.cuda.memory import (
-    LEAST_SHARED_BYTES,
-    SPILLED,
-    Segment,
-    assign_memory,
-    kept_tiles,
-    segments,
-)
+from pto_wsp.targets.cuda.memory import SPILLED, LoadsAhead, Segment, assign_memory, kept_tiles, segments
 from pto_wsp.targets.cuda.spelling import CudaSpelling
 from pto_wsp.targets.cuda.sums import (
     FEW_REGISTERS,
@@ -56,18 +50,24 @@ class CudaKernel(KernelWriter):
         super().__init__(kernel, CudaSpelling(), out)
         self._sums = sums_in_registers(kernel)
         self._own_sums: dict[str, str] = {}
-        self.memory = assign_memory(kernel, self.nodes, self._sums)
-        self._ahead: list[tuple[For, Load]] = []
-        for loop, load in loads_ahead(kernel):
-            tiles = {its.tile: id(of) for of, its in (*self._ahead, (loop, load))}
-            memory = assign_memory(kernel, self.nodes, self._sums, tiles)
-            if memory.shared_bytes <= LEAST_SHARED_BYTES and not memory.spilled_bytes:
-                self._ahead.append((loop, load))
-                self.memory = memory
+        self._assign = partial(assign_memory, kernel, self.nodes, self._sums)
+        ahead, self.memory = with_two_places(kernel, self._assign)
+        self._ahead = {id(its.loop): its for its in ahead}
         self.barriers = Barriers()
         self._depth = 0
         self._places: dict[str, str] = {}
         self._has_met = False
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """The places of tiles in each loop whose loads begin ahead."""
+        return tuple(its.stages for its in self._ahead.values())
+
+    def add_stages(self, most_bytes: int) -> None:
+        """Let loads begin further ahead, as far as tiles take at most these bytes of shared memory."""
+        ahead = with_more_places(self.kernel, [*self._ahead.values()], self._assign, most_bytes)
+        self._ahead = {id(its.loop): its for its in ahead}
+        self.memory = self._assign(ahead)
 
     def write(self) -> None:
         """Write the function."""
@@ -120,7 +120,7 @@ class CudaKernel(KernelWriter):
         if tile not in self.memory.offsets or tile in self._own_sums:
             return (0, 0)
         first = self.memory.offsets[tile]
-        return first, first + self.memory.sizes[tile] + self.memory.shifts.get(tile, 0)
+        return first, first + self.memory.sizes[tile] * self.memory.places.get(tile, 1)
 
     def value(self, expr: Expr, loc: Location | None) -> str:
         """Return the value of an expression, whose elements are read after a barrier if one is due."""
@@ -172,40 +172,45 @@ class CudaKernel(KernelWriter):
         return f"first_outside({rows}, {count}, {window}.rows)", f"{window}.rows"
 
     def begin_iteration(self, loop: For, counter: str, start: str) -> None:
-        """Wait for the loads of this iteration, and begin those of the next one."""
-        loads = [load for its, load in self._ahead if its is loop]
-        if not loads:
+        """Wait for the loads of this iteration, and begin those of a later one."""
+        its = self._ahead.get(id(loop))
+        if its is None:
             return
-        turn, ahead, following = self.name("turn"), self.name("ahead"), self.name("i")
-        from_zero = loop.start == Const(0)
-        count = (
-            f"uint64_t({counter}.value)" if from_zero else f"(uint64_t({counter}.value) - uint64_t({start}))"
-        )
-        self.out.line(f"const int {turn} = int({count} / {loop.step} % 2);")
-        self._load_ahead(loop, loads, ahead)
+        turn, ahead, later = self.name("turn"), self.name("ahead"), self.name("i")
+        last = its.stages - 1
+        count = f"uint64_t({counter}.value)"
+        if loop.start != Const(0):
+            count = f"({count} - uint64_t({start}))"
+        self.out.line(f"const int {turn} = int({count} / {loop.step} % {its.stages});")
+        self._load_ahead(its, ahead)
         self.out.line(f"if ({counter}.value == {start}) {{")
         with self.out.indented():
             self.out.line("sync();")
-            self.out.line(f"{ahead}({counter}.value, {turn});")
+            self.out.line(f"Counter first = {counter};")
+            self.out.line(f"PTO_ROLLED for (int place = 0; place < {last}; ++place, first.advance()) {{")
+            with self.out.indented():
+                self.out.line(f"if (first.more()) {ahead}(first.value, place);")
+                self.out.line("end_group();")
+            self.out.line("}")
         self.out.line("}")
-        self.out.line("finish_copies();")
+        self.out.line(f"finish_groups<{last - 1}>();")
         self.out.line("sync();")
-        self.out.line(f"Counter {following} = {counter};")
-        self.out.line(f"{following}.advance();")
-        self.out.line(f"if ({following}.more()) {ahead}({following}.value, 1 - {turn});")
+        self.out.line(f"const Counter {later} = {counter}.later({last});")
+        self.out.line(f"if ({later}.more()) {ahead}({later}.value, {turn} == 0 ? {last} : {turn} - 1);")
+        self.out.line("end_group();")
         self.barriers.clear()
         self._has_met = True
-        self._places |= {load.tile: self._place_of_turn(load.tile, turn) for load in loads}
+        self._places |= {load.tile: self._place_of_turn(load.tile, turn) for load in its.loads}
 
-    def _load_ahead(self, loop: For, loads: Sequence[Load], name: str) -> None:
+    def _load_ahead(self, its: LoadsAhead, name: str) -> None:
         """Write a function that begins the loads of an iteration; where a check fails, it begins nothing."""
         num_checks = len(self.checks)
         self.out.line(
-            f"const auto {name} = [&]([[maybe_unused]] int64_t {scalar_name(loop.var)}, int place) {{"
+            f"const auto {name} = [&]([[maybe_unused]] int64_t {scalar_name(its.loop.var)}, int place) {{"
         )
         with self.out.indented():
             self.out.line("[[maybe_unused]] const auto failed = [](auto...) { return 0; };")
-            for load in loads:
+            for load in its.loads:
                 window = self.load_window(load)
                 place = self._place(load.tile, self._place_of_turn(load.tile, "place"))
                 self.out.line(
@@ -216,11 +221,11 @@ class CudaKernel(KernelWriter):
         del self.checks[num_checks:]
 
     def _place_of_turn(self, tile: str, turn: str) -> str:
-        return f"{self.memory.offsets[tile]} + {turn} * {self.memory.shifts[tile]}"
+        return f"{self.memory.offsets[tile]} + {turn} * {self.memory.sizes[tile]}"
 
     def load(self, stmt: Load, window: str) -> None:
-        """Write a load, asynchronous to shared memory; one that began an iteration ahead is complete."""
-        if any(stmt is load for _, load in self._ahead):
+        """Write a load, asynchronous to shared memory; one that began ahead is complete."""
+        if any(stmt is load for its in self._ahead.values() for load in its.loads):
             self.set_tile(stmt.tile, f"{window}.rows, {window}.cols")
             return
         self.use(reads=[GLOBAL, *([stmt.rows] if stmt.rows else [])], writes=[stmt.tile])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pto_wsp.analysis.buffers import Lifetimes, LiveBuffer, live_at_peak, pack, round_up
 from pto_wsp.analysis.steps import REDUCTIONS, Step
 from pto_wsp.ir.effects import tile_written, tiles_read
-from pto_wsp.ir.kernel import Assign, Instr, KernelFunction, Load, Store, walk_statements
+from pto_wsp.ir.kernel import Assign, For, Instr, KernelFunction, Load, Store, walk_statements
 from pto_wsp.isa.forms import ADDS_ONTO, IN_PLACE
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
@@ -30,6 +30,15 @@ SHARED_BYTES = 163 * 1024
 LEAST_SHARED_BYTES = 99 * 1024
 """Shared memory that a block can have on every device of compute capability 8.0 or higher."""
 
+MULTIPROCESSOR_BYTES = tuple(size * 1024 for size in (100, 164, 228))
+"""Shared memory of a multiprocessor: of compute capability 8.6, 8.9 and 12; of 8.0; of 9.0 and 10."""
+
+OWN_BYTES = 1024 + 128
+"""Shared memory that a block takes besides its tiles: for the system, and for variables of the walk."""
+
+MOST_BLOCKS = 4
+"""Blocks of a multiprocessor that run by default: while one waits for memory, others work."""
+
 SPILLED = 1 << 40
 """Offsets from here on are in the global memory of the block, where tiles lie that do not fit."""
 
@@ -45,7 +54,7 @@ class BlockMemory:
         offsets: bytes from the start of shared memory, or from `SPILLED` on, of tiles that need memory.
         strides: elements between rows of tiles.
         sizes: bytes of tiles.
-        shifts: bytes from the first to the second place of a tile that has two.
+        places: how many places a tile has, one after the other, if more than one.
         results: offsets of results that must not be made where they belong, by the id of the instruction.
         shared_bytes: shared memory that the kernel needs.
         spilled_bytes: global memory that it needs.
@@ -55,11 +64,26 @@ class BlockMemory:
     offsets: Mapping[str, int]
     strides: Mapping[str, int]
     sizes: Mapping[str, int]
-    shifts: Mapping[str, int]
+    places: Mapping[str, int]
     results: Mapping[int, int]
     shared_bytes: int
     spilled_bytes: int
     spilled: tuple[LiveBuffer, ...]
+
+
+@record
+class LoadsAhead:
+    """Loads of a loop that begin some iterations ahead.
+
+    Attributes:
+        loop: the loop.
+        loads: in program order.
+        stages: places of the tile of each; the loads begin one iteration less ahead.
+    """
+
+    loop: For
+    loads: tuple[Load, ...]
+    stages: int
 
 
 @dataclass(slots=True)
@@ -134,7 +158,7 @@ def assign_memory(
     kernel: KernelFunction,
     nodes: Sequence[Node],
     sums: Mapping[int, Sequence[str]] = {},
-    ahead: Mapping[str, int] = {},
+    ahead: Sequence[LoadsAhead] = (),
 ) -> BlockMemory:
     """Return the places of a planned kernel's tiles.
 
@@ -142,17 +166,18 @@ def assign_memory(
         kernel: the kernel.
         nodes: its planned body.
         sums: tiles whose memory is free while a loop runs, by the id of the loop.
-        ahead: tiles that have two places all the time that a loop runs, with the id of the loop.
+        ahead: loads whose tiles have several places all the time that their loop runs.
     """
     types = dict(kernel.tiles)
     lifetimes = Lifetimes()
     lifetimes.visit(uses(nodes))
     loops = {id(n.stmt): lifetimes.nodes[id(n)] for n in walk_nodes(nodes) if isinstance(n, PlannedLoop)}
-    spans = lifetimes.spans | {tile: loops[loop] for tile, loop in ahead.items()}
+    spans = lifetimes.spans | {load.tile: loops[id(its.loop)] for its in ahead for load in its.loads}
+    places = {load.tile: its.stages for its in ahead for load in its.loads}
     strides = row_strides(kernel)
     sizes = {name: tile.rows * strides[name] * tile.dtype.itemsize for name, tile in types.items()}
     blocks = [
-        LiveBuffer(tile, sizes[tile] * (1 + (tile in ahead)), *spans[tile])
+        LiveBuffer(tile, sizes[tile] * places.get(tile, 1), *spans[tile])
         for tile in sorted(_tiles_in_memory(nodes), key=lambda t: (spans[t], t))
     ]
     for block in blocks:
@@ -163,13 +188,25 @@ def assign_memory(
             blocks.append(LiveBuffer(id(node.step.stmt), size, *lifetimes.nodes[id(node)]))
     shared, spilled, shared_bytes = _split(blocks)
     spilled_bytes = pack(spilled)
-    places = {block.key: block.offset for block in shared}
-    places |= {block.key: SPILLED + block.offset for block in spilled}
-    offsets = {key: offset for key, offset in places.items() if isinstance(key, str)}
-    results = {key: offset for key, offset in places.items() if isinstance(key, int)}
-    shifts = {tile: sizes[tile] for tile in ahead}
+    found = {block.key: block.offset for block in shared}
+    found |= {block.key: SPILLED + block.offset for block in spilled}
+    offsets = {key: offset for key, offset in found.items() if isinstance(key, str)}
+    results = {key: offset for key, offset in found.items() if isinstance(key, int)}
     peak = tuple(live_at_peak(spilled))
-    return BlockMemory(offsets, strides, sizes, shifts, results, shared_bytes, spilled_bytes, peak)
+    return BlockMemory(offsets, strides, sizes, places, results, shared_bytes, spilled_bytes, peak)
+
+
+def room_of_blocks(shared_bytes: int) -> int:
+    """Return the shared memory that blocks can have instead so that equally many run on a multiprocessor.
+
+    Only the first `MOST_BLOCKS` blocks count.
+    """
+    found = SHARED_BYTES
+    for size in MULTIPROCESSOR_BYTES:
+        blocks = min(size // (shared_bytes + OWN_BYTES), MOST_BLOCKS)
+        if blocks:
+            found = min(found, size // blocks - OWN_BYTES)
+    return max(found, shared_bytes)
 
 
 def _split(blocks: Sequence[LiveBuffer]) -> tuple[list[LiveBuffer], list[LiveBuffer], int]:

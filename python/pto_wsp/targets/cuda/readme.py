@@ -23,7 +23,8 @@ nvcc -std=c++17 -arch=sm_90a -fmad=false -Iinclude -cubin {{file}}
 ```
 
 `-fmad=false` is needed: multiply-adds are fused only where the source says so. A block has up to
-{SHARED_BYTES} bytes of shared memory; above 48 KB, a launch must ask for it.
+{SHARED_BYTES} bytes of shared memory; above 48 KB, a launch must ask for it. In a loop with n stages,
+loads begin n - 1 iterations ahead.
 """
 
 _PROGRAM = """\
@@ -71,8 +72,10 @@ def program_readme(module: Module, program: ProgramCode) -> str:
 
 
 def _tables(code: DeviceCode) -> str:
-    names = ("kernel", "shared memory, bytes", "global memory of a block, bytes")
-    sizes = _table(names, ((f"`{k}`", n, code.spilled_bytes[k]) for k, n in code.shared_bytes.items()))
+    names = ("kernel", "shared memory, bytes", "global memory of a block, bytes", "stages of loops")
+    stages = {name: ", ".join(map(str, found)) for name, found in code.stages.items()}
+    rows = ((f"`{k}`", n, code.spilled_bytes[k], stages.get(k, "")) for k, n in code.shared_bytes.items())
+    sizes = _table(names, rows)
     rows = (
         (f"`{name}`", number, f"{_place(check.loc)}: {check.text.message}".removeprefix(": "))
         for name, found in code.checks.items()

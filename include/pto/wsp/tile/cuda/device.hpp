@@ -16,6 +16,8 @@
 /// Before a loop of a few iterations, whose arrays are registers.
 #define PTO_UNROLL _Pragma("unroll")
 #define PTO_UNROLL_4 _Pragma("unroll 4")
+/// Before a loop of a few iterations whose code is long.
+#define PTO_ROLLED _Pragma("unroll 1")
 /// The kernel of a program: `run(program, scratch)` in each block, with its shared memory.
 #define PTO_PROGRAM_KERNEL(Program, run)                                      \
   extern "C" __global__ void __launch_bounds__(pto::wsp::cuda::kBlockThreads) \
@@ -30,6 +32,7 @@
 #define PTO_DEVICE_INLINE inline
 #define PTO_UNROLL
 #define PTO_UNROLL_4
+#define PTO_ROLLED
 #include "pto_wsp_cuda_emulation.hpp"
 #endif
 
@@ -193,6 +196,25 @@ PTO_DEVICE_INLINE void fetch_line(const void* at) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 #else
   emulation::fetch_line(at);
+#endif
+}
+
+/// Ends a group of copies: those that this thread started since the group before. A group may be empty.
+PTO_DEVICE_INLINE void end_group() {
+#if defined(__CUDACC__)
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+  emulation::end_group();
+#endif
+}
+
+/// Waits for the copies of all groups that this thread ended, except for the last `kLater` groups.
+template <int kLater>
+PTO_DEVICE_INLINE void finish_groups() {
+#if defined(__CUDACC__)
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
+#else
+  emulation::finish_groups(kLater);
 #endif
 }
 

@@ -150,6 +150,12 @@ struct Counter {
     value = scalar::add(value, step, failed);
     if (failed) value = stop;
   }
+  /// This counter some iterations later.
+  PTO_DEVICE_INLINE Counter later(int iterations) const {
+    Counter found = *this;
+    PTO_UNROLL for (int k = 0; k < iterations; ++k) found.advance();
+    return found;
+  }
 };
 
 /// The end of a range, for a failed check; the largest number if it exceeds 64 bits.

@@ -232,4 +232,4 @@ def test_tasks_of_a_step_do_not_wait_for_each_other() -> None:
 
 def test_experts_that_the_run_chooses_wait_for_the_routing_alone() -> None:
     routing, product = device_waits(compile_module(programs.grouped.trace().module, "interp").module)
-    assert len(routing) == len(product) == 1 and product[0].until == Moment(waits.LATEST, 0)
+    assert not routing and len(product) == 1 and product[0].until == Moment(waits.LATEST, 0)

@@ -34,7 +34,7 @@ def inside(module: Module, solver: Solver, found: Sequence[TaskSite]) -> Iterato
     open_sizes = _open_sizes(module.entry_workload)
     yield from _steps(module, solver, found)
     for site in found:
-        for access in site.accesses:
+        for access in site.arguments:
             yield _Region(module, solver, access, open_sizes).finding()
 
 

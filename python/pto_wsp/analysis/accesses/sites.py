@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.core import Region
+from pto_wsp.ir.core import Full, Range, Region, Rows
 from pto_wsp.ir.kernel import IN, KernelFunction, Param
 from pto_wsp.ir.module import Module
 from pto_wsp.location import Location
 from pto_wsp.support.record import record
+from pto_wsp.types.dtype import i32
+from pto_wsp.types.tile import ViewType
 
 
 @record
@@ -50,14 +52,26 @@ class TaskSite:
 
     @property
     def accesses(self) -> tuple[TaskAccess, ...]:
-        """What it touches, in the order of its arguments."""
+        """What it touches: its arguments in their order, then the lists of rows that they name."""
+        lists = (TaskAccess(self, *rows) for access in self.arguments for rows in _lists(access.region))
+        return (*self.arguments, *lists)
+
+    @property
+    def arguments(self) -> tuple[TaskAccess, ...]:
+        """Its arguments that are parts of tensors."""
         pairs = zip(self.kernel.params, self.node.args, strict=True)
         return tuple(TaskAccess(self, p, arg) for p, arg in pairs if isinstance(arg, Region))
 
 
 @record
 class TaskAccess:
-    """One argument of a task that is part of a tensor."""
+    """A part of a tensor that a task touches.
+
+    Attributes:
+        site: the task.
+        param: the parameter of its kernel; of a list of rows, one that a kernel that reads it would have.
+        region: the part.
+    """
 
     site: TaskSite
     param: Param
@@ -72,6 +86,14 @@ class TaskAccess:
     def loc(self) -> Location | None:
         """Where it is written."""
         return self.region.loc or self.site.node.loc
+
+
+def _lists(region: Region) -> Iterator[tuple[Param, Region]]:
+    """Yield the parts of index arrays whose elements name rows of a region, and parameters for them."""
+    for dim in region.dims:
+        if isinstance(dim, Rows):
+            param = Param(dim.indices, IN, ViewType(i32, (None, 1)))
+            yield param, Region(dim.indices, (Range(dim.start, dim.extent), Full()), region.loc)
 
 
 def sites(module: Module) -> tuple[TaskSite, ...]:

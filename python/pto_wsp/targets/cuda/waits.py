@@ -7,7 +7,6 @@ from importlib.util import find_spec
 
 from pto_wsp.analysis.accesses.sites import TaskSite, sites
 from pto_wsp.ir import workload as w
-from pto_wsp.ir.core import Region, Rows
 from pto_wsp.ir.module import Module
 from pto_wsp.ir.scalar import Binary, Const, Expr, Unary, Var, walk
 from pto_wsp.prove.waits import ALL, POINT, Derive, SymbolicWait, WaitBound, symbolic_waits
@@ -72,8 +71,6 @@ def device_waits(module: Module, derive: Derive = symbolic_waits) -> list[list[D
         of = _Waits(module, found)
         for wait in derive(module):
             waits[wait.second.number].add(of.wait(wait))
-    for second in found:
-        waits[second.number].update(_prefix(first) for first in _sharing_row_lists(found, second))
     return [sorted(each, key=str) for each in waits]
 
 
@@ -86,22 +83,6 @@ def _conflicting(found: Sequence[TaskSite], second: TaskSite) -> Iterator[int]:
         pairs = ((a, b) for a in first.accesses for b in second.accesses)
         if any(a.region.tensor == b.region.tensor and (a.is_write or b.is_write) for a, b in pairs):
             yield first.number
-
-
-def _sharing_row_lists(found: Sequence[TaskSite], second: TaskSite) -> Iterator[int]:
-    """Yield the places whose tasks write a list of rows that the task reads, or read one that it writes."""
-    for first in found:
-        if _row_lists(first) & _written(second) or _row_lists(second) & _written(first):
-            yield first.number
-
-
-def _row_lists(site: TaskSite) -> set[str]:
-    regions = [arg for arg in site.node.args if isinstance(arg, Region)]
-    return {dim.indices for region in regions for dim in region.dims if isinstance(dim, Rows)}
-
-
-def _written(site: TaskSite) -> set[str]:
-    return {access.region.tensor for access in site.accesses if access.is_write}
 
 
 class _Waits:

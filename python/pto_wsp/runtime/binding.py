@@ -8,6 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ class Binder:
         self._name = workload.name
         self._defaults = {**defaults, **(stated or {})}
         self._stated = stated
-        self._deciding = frozenset[str]() if stated is None else w.deciding_tensors(workload.body)
+        self._body = workload.body
         self._tensors = workload.tensors
         self._symbols = workload.symbols
         self._axes = tuple(p for p in workload.params if isinstance(p, (w.RaggedParam, w.SparseParam)))
@@ -103,6 +104,11 @@ class Binder:
         hidden = {name for axis in self._axes for name in _hidden(axis)} | self._derived.keys()
         hidden |= {t.name for t in self._locals}
         self.params = {p.name: p for p in workload.params if p.name not in hidden}
+
+    @cached_property
+    def _deciding(self) -> frozenset[str]:
+        """The tensors whose elements decide what runs."""
+        return frozenset(w.deciding_tensors(self._body))
 
     def set_symbol(self, name: str, value: float, dtype: DType) -> None:
         """Set a scalar that holds in later runs unless a call gives another value.
@@ -183,6 +189,36 @@ class Binder:
         made = self._made(sizes)
         every = {**arrays, **made}
         return Bound([every[t.name] for t in self._tensors], [*scalars.values()], made)
+
+    def with_reserved(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `values`, and for each tensor without one an array that takes no memory.
+
+        Tensors whose elements decide what runs, or whose sizes neither numbers nor other values give, stay
+        without an array.
+        """
+        given = {**self._defaults, **{name: value for name, value in values.items() if value is not None}}
+        sizes = {name: value for name, value in given.items() if name in self._size_params}
+        for axis in self._axes:
+            if isinstance(rows := given.get(axis.name), (Ragged, Sparse)):
+                sizes.setdefault(axis.outer, len(rows.offsets) - 1)
+        open_tensors: list[w.TensorParam] = []
+        for param in self.params.values():
+            if not isinstance(param, w.TensorParam):
+                continue
+            if isinstance(array := given.get(param.name), np.ndarray):
+                pairs = zip(param.type.dims, array.shape, strict=False)
+                sizes |= {dim: size for dim, size in pairs if isinstance(dim, str)}
+            elif array is None and param.name not in self._deciding and not param.is_distinct:
+                open_tensors.append(param)
+        found = dict(values)
+        for param in open_tensors:
+            shape = [sizes.get(dim) if isinstance(dim, str) else dim for dim in param.type.dims]
+            if None not in shape:
+                lengths = (
+                    integer(str(d), n, 0, I64_MAX) for d, n in zip(param.type.dims, shape, strict=True)
+                )
+                found[param.name] = _reserved(param, tuple(lengths))
+        return found
 
     def keep(self, bound: Bound) -> None:
         """Keep the arrays that were made for a run that has ended, for the next one."""

@@ -279,7 +279,7 @@ class Program:
 
         Args:
             workers: how many the calendar is for; all cores by default. On `sim` the device decides.
-            values: those of `run`.
+            values: those of `run`. Sizes replace arrays whose elements decide nothing.
 
         Raises:
             CalendarUndecided: tasks write what decides which tasks exist, or time merges tokens.
@@ -287,6 +287,7 @@ class Program:
             WrongValue: the schedule decides where or in which order tasks run; `workers` on `sim`.
             PtoError: as `run` raises where values do not fit.
         """
+        values = self._binder.with_reserved(values)
         _, request, _ = self._calls.request(values, CallOptions(workers, trace=False))
         runner = self._calls.calendar_maker()
         if runner.clock_ghz is not None and workers is not None:

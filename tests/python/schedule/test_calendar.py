@@ -42,6 +42,8 @@ from pto_wsp.errors import (
     CalendarUndecided,
     CalendarUnordered,
     PtoError,
+    UnboundTensor,
+    UnknownParameter,
     UnsupportedByTarget,
     UnusableFile,
     WrongValue,
@@ -264,6 +266,28 @@ def test_long_rows_are_placed_first() -> None:
     assert (values["Y"][:, 0] == lengths).all()
     with pytest.raises(CalendarChanged, match="elements of"):
         program.run(rows=Ragged.lengths(lengths[::-1].copy()), **values, calendar=calendar)
+
+
+def test_sizes_are_enough_for_arrays_that_decide_nothing() -> None:
+    values = arrays()
+    from_sizes = MIXED.calendar(workers=2, n=N)
+    assert from_sizes.native.symbols == MIXED.calendar(workers=2, **values).native.symbols
+    assert results(MIXED, values, calendar=from_sizes) == results(MIXED, values, workers=1)
+    assert len(MIXED.calendar(workers=2, X=values["X"])) == len(from_sizes)
+    with pytest.raises(UnboundTensor, match="`X`"):
+        MIXED.calendar(workers=2)
+    with pytest.raises(WrongValue, match="`n`"):
+        MIXED.calendar(workers=2, n=-1)
+    with pytest.raises(WrongValue, match="`n`"):
+        MIXED.calendar(workers=2, n="12")
+    with pytest.raises(UnknownParameter, match="`m`"):
+        MIXED.calendar(workers=2, m=3)
+    program, lengths = sums.compile("cpu"), Ragged.lengths(np.array([3, 5]))
+    assert len(program.calendar(workers=2, rows=lengths, tokens=8)) == 2
+    with pytest.raises(UnboundTensor, match="`X`"):
+        program.calendar(workers=2, rows=lengths)
+    with pytest.raises(UnboundTensor, match="`steps`"):
+        undecided.compile("cpu").calendar(workers=2, n=3)
 
 
 def test_what_has_changed_is_named() -> None:

@@ -140,6 +140,14 @@ def parts(Y: Tensor[f32, "n", 5, 8], rows: DenseDyn, in_cpp: DenseDyn):
             store_rows[i](y=Y[i], rows=rows)
 
 
+def test_other_options_are_refused_next_to_a_check_of_values() -> None:
+    program, y = parts.compile("cpu"), np.zeros((2, 5, 8), np.float32)
+    with pytest.raises(
+        WrongValue, match=r"no other option with `check=\"values\"`, found `workers`, `time_limit`"
+    ):
+        program.run(Y=y, rows=5, in_cpp=0, check="values", workers=1, time_limit=2)
+
+
 @pytest.mark.parametrize("old", [0.0, 1.0, np.nan])
 def test_an_element_that_keeps_its_old_value_is_named(old: float) -> None:
     """Whatever the value, that which the kernel stores elsewhere too."""

@@ -219,6 +219,18 @@ def test_generations_differ_in_types_and_capacity() -> None:
         write_kernel(large.specialise({}, {}), A2A3)
 
 
+def test_tiles_that_do_not_fit_are_those_in_use_together() -> None:
+    """Two tiles are in use at a time, and the result of a sum takes the place of an operand."""
+
+    @kernel
+    def chain(x: In[Tile[256, 256, f32]], y: Out[Tile[256, 256, f32]]):
+        pto.store(y, pto.exp(x * x) + x)
+
+    with pytest.raises(TilesTooLarge, match="take 524288 bytes") as caught:
+        write_kernel(chain.specialise({}, {}), A5)
+    assert str(caught.value).count("(262144)") == 2
+
+
 # --- flags ---
 
 

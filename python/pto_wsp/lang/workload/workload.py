@@ -213,7 +213,7 @@ class Workload(Schedulable, Restructurable):
         """Compile for a target; needs no data and no sizes.
 
         Args:
-            target: where the program runs: `cpu`, `interp`, or `sim`, a device in simulated time.
+            target: the name of a target, such as `cpu`; `pto targets` lists them.
             device: what `sim` simulates: a device, the name of a preset (`ascend_910b` without it), or the
                 path of a TOML file.
             values: whether `sim` runs the kernels, too. Without, it finds time alone, and a run takes shapes

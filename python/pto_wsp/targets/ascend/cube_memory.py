@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pto_wsp.analysis.buffers import ALIGN, first_writes, kernel_lifetimes, round_up
+from pto_wsp.analysis.buffers import ALIGN, kernel_lifetimes, round_up
 from pto_wsp.analysis.loop_loads import loaded_tiles
 from pto_wsp.device.kernel_facts import L0_ROWS, terms_that_fit
-from pto_wsp.errors import TilesTooLarge
 from pto_wsp.ir.kernel import Instr, KernelFunction, walk_statements
 from pto_wsp.support.record import record
 from pto_wsp.targets.ascend.generation import L0_BYTES, L1_BYTES, Generation
 from pto_wsp.targets.ascend.memory import BLOCK
-from pto_wsp.targets.ascend.places import Occupant, place
+from pto_wsp.targets.ascend.places import Occupant, place, unplaced
 from pto_wsp.types.dtype import DType
 from pto_wsp.types.tile import TileType
 
@@ -105,15 +104,15 @@ def assign_cube_memory(kernel: KernelFunction, generation: Generation) -> CubePl
     slack = BLOCK * max((max(_part_shape(o, types, depth)) for o in operands), default=0)
     in_l1 = place(blocks, L1_BYTES - slack)
     if in_l1.total + slack > L1_BYTES:
-        sizes = [(operand.tile, block.size) for operand, block in zip(operands, blocks, strict=True)]
-        raise _too_large(kernel, sizes, in_l1.total + slack, L1_BYTES)
+        tiles = [Occupant(o.tile, block.size, block.span) for o, block in zip(operands, blocks, strict=True)]
+        raise unplaced(kernel, tiles, in_l1.total + slack, L1_BYTES)
     names = tuple(dict.fromkeys(instr.dst for instr in products))
     shapes = {name: _sum_shape(types[name]) for name in names}
     sums = [Occupant(name, rows * cols * 4, lifetimes.spans[name]) for name, (rows, cols) in shapes.items()]
     row = _SUM_ROW * max((rows for rows, _ in shapes.values()), default=0)
     in_l0c = place(sums, generation.l0c_bytes - row)
     if in_l0c.total > generation.l0c_bytes:
-        raise _too_large(kernel, [(str(s.key), s.size) for s in sums], in_l0c.total, generation.l0c_bytes)
+        raise unplaced(kernel, sums, in_l0c.total, generation.l0c_bytes)
     free = generation.l0c_bytes - in_l0c.total
     tight = frozenset(name for name, (rows, _) in shapes.items() if _SUM_ROW * rows > free)
     found = {name: (in_l0c.offsets[name], *shapes[name]) for name in names}
@@ -148,22 +147,7 @@ def _depth(kernel: KernelFunction, operands: tuple[Operand, ...], types: Mapping
         if fitting == 0:
             other = round_up(tile.shape[1 - operand.terms_dim], unit)
             needed = other * unit * tile.dtype.itemsize
-            raise _too_large(kernel, [(operand.tile, needed)], needed, L0_BYTES // 2)
+            raise unplaced(kernel, [Occupant(operand.tile, needed, (0, 0))], needed, L0_BYTES // 2)
         depth = min(depth, fitting)
         longest = max(longest, round_up(tile.shape[operand.terms_dim], unit))
     return min(depth, longest)
-
-
-def _too_large(
-    kernel: KernelFunction, sizes: list[tuple[str, int]], total: int, capacity: int
-) -> TilesTooLarge:
-    places = first_writes(kernel)
-    largest = sorted(sizes, key=lambda item: -item[1])[:4]
-    return TilesTooLarge(
-        kernel=kernel.name,
-        needed=total,
-        capacity=capacity,
-        live=", ".join(f"`{tile}` ({size})" for tile, size in largest),
-        loc=kernel.loc,
-        notes=[(f"`{tile}`, {size} bytes, is made here", places.get(tile)) for tile, size in largest],
-    )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pto_wsp.analysis.buffers import ALIGN, first_writes, kernel_lifetimes, round_up
+from pto_wsp.analysis.buffers import ALIGN, kernel_lifetimes, round_up
 from pto_wsp.analysis.loop_loads import loaded_tiles
-from pto_wsp.errors import TilesTooLarge
 from pto_wsp.ir.kernel import Instr, KernelFunction, walk_statements
 from pto_wsp.isa.forms import Form
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record, replace
 from pto_wsp.targets.ascend.generation import Generation
 from pto_wsp.targets.ascend.hazards import Touched
-from pto_wsp.targets.ascend.places import Occupant, place
+from pto_wsp.targets.ascend.places import Occupant, place, unplaced
 from pto_wsp.targets.ascend.templates import TEMPLATES, Calls
 from pto_wsp.types.dtype import b1
 from pto_wsp.types.tile import TileType
@@ -92,7 +91,7 @@ def assign_memory(kernel: KernelFunction, generation: Generation) -> TilePlaces:
     places = place(occupants, generation.ub_bytes - extra)
     total = places.total + extra
     if total > generation.ub_bytes:
-        raise _too_large(kernel, occupants, total, generation)
+        raise unplaced(kernel, occupants, total, generation.ub_bytes)
     return TilePlaces(places.offsets, places.shifts, places.total, total)  # pyright: ignore[reportArgumentType]
 
 
@@ -132,19 +131,3 @@ def _is_in_place(instr: Instr) -> bool:
 
 def _instructions(kernel: KernelFunction) -> list[Instr]:
     return [stmt for stmt in walk_statements(kernel.body or ()) if isinstance(stmt, Instr)]
-
-
-def _too_large(
-    kernel: KernelFunction, blocks: list[Occupant], total: int, generation: Generation
-) -> TilesTooLarge:
-    places = first_writes(kernel)
-    largest = sorted(blocks, key=lambda block: -block.size)[:4]
-    tiles = [(str(block.key), block.size) for block in largest]
-    return TilesTooLarge(
-        kernel=kernel.name,
-        needed=total,
-        capacity=generation.ub_bytes,
-        live=", ".join(f"`{tile}` ({size})" for tile, size in tiles),
-        loc=kernel.loc,
-        notes=[(f"`{tile}`, {size} bytes, is made here", places.get(tile)) for tile, size in tiles],
-    )

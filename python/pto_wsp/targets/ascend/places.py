@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import pairwise
 
-from pto_wsp.analysis.buffers import LiveBuffer, Span, pack
+from pto_wsp.analysis.buffers import LiveBuffer, Span, live_at_peak, pack
+from pto_wsp.errors import TilesTooLarge
+from pto_wsp.ir.kernel import KernelFunction
 from pto_wsp.support.record import record
+from pto_wsp.targets.cpu.emit import too_large
 
 _WHOLE: Span = (-1, 1 << 30)
 
@@ -58,6 +61,22 @@ def place(occupants: Iterable[Occupant], capacity: int) -> Arrangement:
     offsets = {buffer.key: buffer.offset for buffer in buffers}
     shifts = {o.key: o.size for o, buffer in zip(every, buffers, strict=True) if buffer.size > o.size}
     return Arrangement(offsets, shifts, totals[chosen])
+
+
+def unplaced(
+    kernel: KernelFunction, occupants: Iterable[Occupant], needed: int, capacity: int
+) -> TilesTooLarge:
+    """Return the error that a memory has less than `needed` bytes, with the tiles that are in use together.
+
+    Args:
+        kernel: with the tiles.
+        occupants: what takes the memory; their keys are names of tiles.
+        needed: bytes that it takes.
+        capacity: bytes of the memory.
+    """
+    return too_large(
+        kernel, needed, capacity, live_at_peak([_buffer(o, o.span, has_two=False) for o in occupants])
+    )
 
 
 def _buffer(occupant: Occupant, span: Span, *, has_two: bool) -> LiveBuffer:

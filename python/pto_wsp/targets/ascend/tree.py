@@ -252,7 +252,7 @@ not know one, replace it:
 def _build_files(
     module: Module, codes: Mapping[str, AscendKernel], generation: Generation, guesses: Sequence[str]
 ) -> Mapping[str, str]:
-    name = command_name(module)
+    name, calls = command_name(module), any(code.caller for code in codes.values())
     text = BuildText(
         machine=f"Ascend, {generation.arch}",
         needs="CMake 3.16 or newer, g++ or clang++, and the PTO library",
@@ -261,7 +261,11 @@ def _build_files(
         notes=_NOTES + _unchecked_names(guesses),
         files=(
             "| `kernels/` | one file per kernel, for the device and the host |",
-            "| `callers/` | one file per kernel that needs cube cores and vector cores |",
+            *(
+                ["| `callers/` | one file per kernel that needs cube cores and vector cores |"]
+                if calls
+                else []
+            ),
             "| `ascend.hpp`, `views.hpp` | what all kernels use; what callers use, too |",
             *(["| `elements.hpp` | what scalar units compute |"] if _any_elements(codes) else []),
             "| `orchestration.cpp`, `runtime.hpp` | what a control core of the device runs |",

@@ -140,7 +140,7 @@ def while_loop(a: A, b: B, y: Y):
 
 @kernel
 def attention(a: A, b: B, y: Y):
-    """Rows of `a` attend to rows of `b`: the sums are scaled in each iteration, so they stay in memory."""
+    """Rows of `a` attend to rows of `b`: the sums are scaled in each iteration."""
     for r in pto.tiles(y.rows, 32):
         q = pto.load(a[r, 0:DIM])
         m, l, acc = pto.full((r.extent, 1), -inf), pto.zeros((r.extent, 1)), pto.zeros((r.extent, DIM))  # noqa: E741
@@ -153,6 +153,47 @@ def attention(a: A, b: B, y: Y):
             acc = pto.matmul(pto.cast(p, bf16), k, acc=acc * scale)
             m = new_m
         pto.store(y[r, 0:DIM], acc / l)
+
+
+@kernel
+def changed(a: A, b: B, y: Y):
+    """Sums change before and after products, by values that the same instructions make and replace."""
+    for r in pto.tiles(y.rows, 32):
+        for n in pto.tiles(y.cols, 32):
+            acc, w = pto.zeros((r.extent, n.extent)), pto.full((r.extent, n.extent), 0.75)
+            rows, cols = pto.full((r.extent, 1), 0.5), pto.full((1, n.extent), 2.0)
+            for k in pto.tiles(b.rows, 16):
+                half = w * 0.5
+                scaled = acc * rows + half
+                w = half + 0.25
+                added = pto.matmul(a[r, k], b[k, n], acc=scaled)
+                acc = pto.minimum(pto.relu(added), w)
+                if k.start != 16:
+                    acc = acc * cols
+            pto.store(y[r, n], acc)
+
+
+@kernel
+def by_each_other(a: A, b: B, y: Y):
+    """Sums that change others lie in memory; those that they change stay in registers."""
+    for r in pto.tiles(y.rows, 32):
+        for n in pto.tiles(y.cols, 32):
+            one, two = pto.zeros((r.extent, n.extent)), pto.zeros((r.extent, n.extent))
+            for k in pto.tiles(b.rows, 16):
+                one = pto.matmul(a[r, k], b[k, n], acc=one)
+                two = pto.matmul(a[r, k], b[k, n], acc=two)
+                one = one - two
+            pto.store(y[r, n], one)
+
+
+@kernel
+def by_own_element(a: A, b: B, y: Y):
+    for r in pto.tiles(y.rows, 32):
+        for n in pto.tiles(y.cols, 32):
+            acc = pto.full((r.extent, n.extent), 0.5)
+            for k in pto.tiles(b.rows, 16):
+                acc = pto.matmul(a[r, k], b[k, n], acc=acc * acc[0, 0])
+            pto.store(y[r, n], acc)
 
 
 @kernel
@@ -178,7 +219,10 @@ SUMS = {
     kept: 0,
     of_elements: 0,
     while_loop: 1,
-    attention: 0,
+    attention: 1,
+    changed: 1,
+    by_each_other: 1,
+    by_own_element: 0,
     too_many: 0,
     large: 1,
     of_f32: 0,

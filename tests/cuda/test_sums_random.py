@@ -36,13 +36,14 @@ class Maker:
         self.dtype = draw.choice([f16, bf16])
         self.rows, self.cols = draw.choice([5, 16, 33, 48]), draw.choice([3, 16, 40, 64])
         self.tiles = {tile: TileType(self.rows, self.cols, f32) for tile in (*SUMS, "t")}
+        self.tiles |= {"r": TileType(1, self.cols, f32), "c": TileType(self.rows, 1, f32)}
         self.loops = 0
 
     def kernel(self) -> k.KernelFunction:
         view = ViewType(self.dtype, (None, None))
         params = [k.Param(name, k.IN, view) for name in "ab"]
         params += [k.Param("y", k.OUT, ViewType(f32, (None, None))), k.Param("n", k.IN, ScalarType(i64))]
-        body: list[k.Stmt] = [self.filled(tile) for tile in SUMS]
+        body: list[k.Stmt] = [self.filled(tile) for tile in (*SUMS, "t", "r", "c")]
         for _ in range(self.draw.randint(1, 3)):
             body.append(self.loop(0))
             body += self.others(self.draw.randint(0, 1))
@@ -59,8 +60,10 @@ class Maker:
         return Region(view, (Range(row, rows), Range(col, cols)))
 
     def filled(self, tile: str) -> k.Stmt:
-        attrs = zip(("rows", "cols"), self.extents, strict=True)
-        return k.Instr("expands", tile, (), (Const(float(self.draw.randint(-1, 1)), f32),), tuple(attrs))
+        shape = self.tiles[tile]
+        extents = zip(("rows", "cols"), self.extents, (shape.rows, shape.cols), strict=True)
+        attrs = tuple((name, extent) for name, extent, size in extents if size > 1)
+        return k.Instr("expands", tile, (), (Const(self.draw.choice([-0.5, 0.5, 1.0]), f32),), attrs)
 
     def loop(self, depth: int) -> k.Stmt:
         var, step = f"k{self.loops}", self.draw.choice([8, 16, 24, 32])
@@ -82,13 +85,15 @@ class Maker:
         return self.products(var, step)
 
     def products(self, var: str, step: int) -> list[k.Stmt]:
-        """Add one product to sums, or two in turn, with other statements in between."""
+        """Add one product to sums, or two in turn, or one to changed sums, with others in between."""
         dst = self.draw.choice(SUMS)
         if self.draw.randint(0, 2):
             return self.product(var, step, dst)
         link = f"l{len(self.tiles)}"
         self.tiles[link] = self.tiles["t"]
         first = self.product(var, step, link, dst)
+        if self.draw.randint(0, 1):
+            first = [self.changed(link, dst)]
         return [*first, *self.others(self.draw.randint(0, 1)), *self.product(var, step, dst, link)]
 
     def product(self, var: str, step: int, dst: str, source: str = "") -> list[k.Stmt]:
@@ -119,14 +124,22 @@ class Maker:
     def others(self, count: int) -> list[k.Stmt]:
         found: list[k.Stmt] = []
         for _ in range(count):
-            one, two = self.draw.choice(SUMS), self.draw.choice(SUMS)
-            dst = self.draw.choice([*SUMS, "t"])
-            found.append(
-                self.draw.choice(
-                    [k.Instr("max", dst, (one, two)), k.Instr("muls", dst, (one,), (Const(0.5, f32),))]
-                )
-            )
+            one, dst = self.draw.choice(SUMS), self.draw.choice([*SUMS, "t"])
+            found.append(self.changed(dst, self.draw.choice([one, dst])))
         return found
+
+    def changed(self, dst: str, source: str) -> k.Stmt:
+        """Return an elementwise instruction, by a number, another tile, a row or a column."""
+        other = self.draw.choice([*SUMS, "t"])
+        return self.draw.choice(
+            [
+                k.Instr("max", dst, (source, other)),
+                k.Instr("add", dst, (source, "t")),
+                k.Instr("muls", dst, (source,), (Const(0.5, f32),)),
+                k.Instr("rowexpandmul", dst, (source, "c")),
+                k.Instr("colexpandmax", dst, (source, "r")),
+            ]
+        )
 
 
 @tries(12, compiles=True)

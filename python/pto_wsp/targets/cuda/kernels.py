@@ -28,6 +28,7 @@ from pto_wsp.targets.cuda.sums import (
     FEW_REGISTERS,
     Shape,
     add_in_place,
+    changes_in_registers,
     most_registers,
     part_shape,
     shape_of,
@@ -43,13 +44,16 @@ class CudaKernel(KernelWriter):
 
     Attributes:
         memory: places of the kernel's tiles.
+        changes: ids of the instructions that change sums in registers.
+        own_sums: names of the sums that are in registers now, by tile.
     """
 
     def __init__(self, kernel: KernelFunction, out: TextWriter) -> None:
         kernel = add_in_place(kernel)
         super().__init__(kernel, CudaSpelling(), out)
         self._sums = sums_in_registers(kernel)
-        self._own_sums: dict[str, str] = {}
+        self.changes = changes_in_registers(kernel, self._sums)
+        self.own_sums: dict[str, str] = {}
         self._assign = partial(assign_memory, kernel, self.nodes, self._sums)
         ahead, self.memory = with_two_places(kernel, self._assign)
         self._ahead = {id(its.loop): its for its in ahead}
@@ -117,7 +121,7 @@ class CudaKernel(KernelWriter):
         """Return the bytes of a tile; none if it is in registers only."""
         if not isinstance(tile, str):
             return tile
-        if tile not in self.memory.offsets or tile in self._own_sums:
+        if tile not in self.memory.offsets or tile in self.own_sums:
             return (0, 0)
         first = self.memory.offsets[tile]
         return first, first + self.memory.sizes[tile] * self.memory.places.get(tile, 1)
@@ -309,9 +313,9 @@ class CudaKernel(KernelWriter):
         depth = f"{tile_name(a)}.{FIELDS[not trans_a]}"
         terms = self.types[a].shape[not trans_a]
         left, right = self._matrix(a, "left", trans_a), self._matrix(b, "right", not trans_b)
-        if instr.dst in self._own_sums:
+        if instr.dst in self.own_sums:
             self.use(reads=[a, b])
-            sums = self._own_sums[instr.dst]
+            sums = self.own_sums[instr.dst]
             self.out.line(f"{sums}.add<{terms}>({left}, {right}, {depth});")
             return
         start = "0.0f" if self.types[instr.dst].dtype.is_float else "int32_t{0}"
@@ -345,12 +349,12 @@ class CudaKernel(KernelWriter):
             sums, of = self.name("sums"), tile_name(tile)
             self.out.line(f"{_sums_type(shape_of(self.types[tile]))} {sums}({of});")
             self.out.line(f"{sums}.start([&](int64_t i, int64_t j) {{ return get({of}, i, j); }});")
-            self._own_sums[tile] = sums
+            self.own_sums[tile] = sums
 
     def _end_sums(self, tiles: Sequence[str]) -> None:
         """Write that the sums of tiles lie in memory again."""
         for tile in tiles:
-            sums = self._own_sums.pop(tile)
+            sums = self.own_sums.pop(tile)
             self.use(writes=[tile])
             self.out.line(f"{sums}.write({tile_name(tile)});")
 
@@ -395,9 +399,11 @@ class GroupLoops:
         """Write what the steps need, in order, and then the loops and reductions."""
         for number, step in enumerate(self.group.steps):
             self._prepare(number, step)
-        parts = segments(self.group)
+        parts = segments(self.group, self.code.changes)
         for index, part in enumerate(parts):
-            if part.elementwise:
+            if part.sums is not None:
+                self._change(part, part.sums)
+            elif part.elementwise:
                 self._loop(part, kept_tiles(self.group, parts, index))
             for _, step in part.folds:
                 assert isinstance(step.stmt, Instr)
@@ -414,7 +420,8 @@ class GroupLoops:
             assert isinstance(stmt, Instr)
             code.agree(step, stmt)
             self.scalars[number] = [code.scalar_operand(scalar, stmt) for scalar in stmt.scalars]
-            code.result(step, stmt)
+            if id(stmt) not in code.changes:
+                code.result(step, stmt)
 
     def _loop(self, part: Segment, kept: Sequence[str]) -> None:
         code = self.code
@@ -445,6 +452,22 @@ class GroupLoops:
             for line in self.lines:
                 code.out.line(line)
         code.out.line("}")
+
+    def _change(self, part: Segment, tile: str) -> None:
+        """Write steps that change sums in registers."""
+        self.values, self.lines = {(tile, ELEMENT): "sum"}, []
+        for number, step in part.elementwise:
+            assert isinstance(step.stmt, Instr)
+            self._elementwise(number, step.stmt)
+        self.code.use(reads=[its for _, step in part.elementwise for its in tiles_read(step.stmt)])
+        out = self.code.out
+        lines = "float sum, [[maybe_unused]] int64_t i, [[maybe_unused]] int64_t j"
+        out.line(f"{self.code.own_sums[tile]}.change([&]({lines}) {{")
+        with out.indented():
+            for line in self.lines:
+                out.line(line)
+            out.line(f"return {self.values[tile, ELEMENT]};")
+        out.line("});")
 
     def _is_made(self, tile: str) -> bool:
         """Return whether the loop has computed a value of a tile."""

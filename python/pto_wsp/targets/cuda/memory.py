@@ -6,7 +6,7 @@ fit shared memory together with the others lie in global memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from pto_wsp.analysis.buffers import Lifetimes, LiveBuffer, live_at_peak, pack, round_up
@@ -18,7 +18,7 @@ from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record
 from pto_wsp.targets.c_style.lifetimes import uses
 from pto_wsp.targets.c_style.plan import Alone, Group, Node, PlannedLoop, steps_of, walk_nodes
-from pto_wsp.targets.cuda.sums import uses_tensor_cores
+from pto_wsp.targets.cuda.sums import changes_in_registers, uses_tensor_cores
 from pto_wsp.types.tile import TileType
 
 ROW_BYTES = 16
@@ -88,10 +88,17 @@ class LoadsAhead:
 
 @dataclass(slots=True)
 class Segment:
-    """Steps of a group that share a loop, and the reductions after it."""
+    """Steps of a group that share a loop, and the reductions after it.
+
+    Attributes:
+        elementwise: the steps, with their numbers in the group.
+        folds: the reductions.
+        sums: the tile whose sums in registers the steps change; None if they change none.
+    """
 
     elementwise: list[tuple[int, Step]] = field(default_factory=list)
     folds: list[tuple[int, Step]] = field(default_factory=list)
+    sums: str | None = None
 
 
 def row_strides(kernel: KernelFunction) -> dict[str, int]:
@@ -123,11 +130,15 @@ def is_fold(step: Step) -> bool:
     return isinstance(step.stmt, Instr) and TABLE[step.stmt.op].form in REDUCTIONS
 
 
-def segments(group: Group) -> list[Segment]:
+def segments(group: Group, changes: Set[int]) -> list[Segment]:
     """Return the loops of a group.
 
     A step that overwrites what a reduction reads begins another one, and so does a second store: the windows
-    of both may overlap.
+    of both may overlap. Steps that change sums in registers have a loop of their own.
+
+    Args:
+        group: the group.
+        changes: ids of instructions that change sums in registers.
     """
     found = [Segment()]
     for number, step in enumerate(group.steps):
@@ -138,14 +149,18 @@ def segments(group: Group) -> list[Segment]:
             continue
         folded = {tile for _, fold in found[-1].folds for tile in tiles_read(fold.stmt)}
         is_stored = any(isinstance(other.stmt, Store) for _, other in found[-1].elementwise)
-        if tile_written(step.stmt) in folded or (is_stored and isinstance(step.stmt, Store)):
-            found.append(Segment())
+        tile = tile_written(step.stmt)
+        sums = tile if id(step.stmt) in changes else None
+        if tile in folded or (is_stored and isinstance(step.stmt, Store)) or sums != found[-1].sums:
+            found.append(Segment(sums=sums))
         found[-1].elementwise.append((number, step))
     return found
 
 
 def kept_tiles(group: Group, parts: Sequence[Segment], index: int) -> list[str]:
     """Return the tiles that the loop of a segment writes to memory."""
+    if parts[index].sums is not None:
+        return []
     made = [tile for _, step in parts[index].elementwise if (tile := tile_written(step.stmt)) is not None]
     needed = set(group.steps[-1].live)
     needed |= {tile for _, fold in parts[index].folds for tile in tiles_read(fold.stmt)}
@@ -169,6 +184,7 @@ def assign_memory(
         ahead: loads whose tiles have several places all the time that their loop runs.
     """
     types = dict(kernel.tiles)
+    changes = changes_in_registers(kernel, sums)
     lifetimes = Lifetimes()
     lifetimes.visit(uses(nodes))
     loops = {id(n.stmt): lifetimes.nodes[id(n)] for n in walk_nodes(nodes) if isinstance(n, PlannedLoop)}
@@ -178,7 +194,7 @@ def assign_memory(
     sizes = {name: tile.rows * strides[name] * tile.dtype.itemsize for name, tile in types.items()}
     blocks = [
         LiveBuffer(tile, sizes[tile] * places.get(tile, 1), *spans[tile])
-        for tile in sorted(_tiles_in_memory(nodes), key=lambda t: (spans[t], t))
+        for tile in sorted(_tiles_in_memory(nodes, changes), key=lambda t: (spans[t], t))
     ]
     for block in blocks:
         block.gaps = tuple(loops[loop] for loop, tiles in sums.items() if block.key in tiles)
@@ -230,11 +246,11 @@ def needs_result(instr: Instr) -> bool:
     return form not in IN_PLACE and instr.dst in (instr.tiles[1:] if form in ADDS_ONTO else instr.tiles)
 
 
-def _tiles_in_memory(nodes: Sequence[Node]) -> set[str]:
+def _tiles_in_memory(nodes: Sequence[Node], changes: Set[int]) -> set[str]:
     found: set[str] = set()
     for node in walk_nodes(nodes):
         if isinstance(node, Group):
-            parts = segments(node)
+            parts = segments(node, changes)
             for index in range(len(parts)):
                 found.update(kept_tiles(node, parts, index))
         found.update(_made_whole(node))

@@ -22,6 +22,8 @@ from pto_wsp.ir.scalar import TileElement, walk
 from pto_wsp.isa.forms import ADDS_ONTO, PRODUCTS, factors
 from pto_wsp.isa.table import TABLE
 from pto_wsp.support.record import record, replace
+from pto_wsp.targets.c_style.plan import ELEMENT, operand_places
+from pto_wsp.targets.cpu.templates import TEMPLATES, Vector
 from pto_wsp.types.dtype import bf16, f16
 from pto_wsp.types.tile import TileType
 
@@ -83,31 +85,55 @@ def uses_tensor_cores(stmt: Stmt, types: Mapping[str, TileType]) -> TypeGuard[In
 def sums_in_registers(kernel: KernelFunction) -> Mapping[int, tuple[str, ...]]:
     """Return the tiles whose sums stay in registers while a loop runs, by the id of the loop.
 
-    The loop uses such a tile only as the sum that products of tensor cores add to. Of nested loops, the outer
-    one counts. Registers are given in program order; other products of the loop have theirs, too.
+    In the loop, products of tensor cores add to such a tile, elementwise instructions change it in place, and
+    nothing else uses it. Of nested loops, the outer one counts. Registers are given in program order; other
+    products of the loop have theirs, too.
     """
     return dict(_of_body(kernel.body or (), dict(kernel.tiles), 0, frozenset()))
+
+
+def changes_in_registers(kernel: KernelFunction, sums: Mapping[int, Sequence[str]]) -> frozenset[int]:
+    """Return the ids of the elementwise instructions that change sums where these lie in registers.
+
+    Args:
+        kernel: the kernel.
+        sums: its sums in registers, by the id of the loop.
+    """
+    types = dict(kernel.tiles)
+    loops = (stmt for stmt in walk_statements(kernel.body or ()) if id(stmt) in sums)
+    return frozenset(
+        id(stmt)
+        for loop in loops
+        if isinstance(loop, For | While)
+        for stmt in walk_statements(loop.body)
+        if tile_written(stmt) in sums[id(loop)] and not uses_tensor_cores(stmt, types)
+    )
 
 
 def add_in_place(kernel: KernelFunction) -> KernelFunction:
     """Return a kernel in which products that add to one another in turn have one tile: their last result.
 
-    `s = d + a @ b`, `d = s + c @ e` becomes `d = d + a @ b`, `d = d + c @ e` where nothing else has `s`, and
-    nothing in between has `d`.
+    `s = d * x`, `d = s + a @ b` becomes `d = d * x`, `d = d + a @ b` where nothing else has `s`, and nothing
+    in between has `d`. Other elementwise instructions and products make such a link `s`, too.
     """
-    mentions = Counter(name for stmt in walk_statements(kernel.body or ()) for name in _names(stmt))
+    statements = [*walk_statements(kernel.body or ())]
+    mentions = Counter(name for stmt in statements for name in _names(stmt))
     links = {name for name, count in mentions.items() if count == 2}
     types, left_out = dict(kernel.tiles), set[str]()
+    sums = _sums_by_links(statements, types, links)
 
     def rewritten(block: Sequence[Stmt]) -> tuple[Stmt, ...]:
         found = [rebuild(stmt, rewritten) for stmt in block]
         for place in reversed(range(len(found))):
             stmt = found[place]
-            if not _adds(stmt, types) or (link := stmt.tiles[0]) not in links:
+            if not _makes_sums(stmt, types) or stmt.dst not in sums:
+                continue
+            link = stmt.tiles[0]
+            if link not in links or types[link] != types[stmt.dst]:
                 continue
             for before in reversed(range(place)):
                 maker = found[before]
-                if _adds(maker, types) and maker.dst == link:
+                if _makes_sums(maker, types) and maker.dst == link:
                     found[before] = replace(maker, dst=stmt.dst)
                     found[place] = replace(stmt, tiles=(stmt.dst, *stmt.tiles[1:]))
                     left_out.add(link)
@@ -120,6 +146,19 @@ def add_in_place(kernel: KernelFunction) -> KernelFunction:
     if not left_out:
         return kernel
     return replace(kernel, body=body, tiles=tuple(t for t in kernel.tiles if t[0] not in left_out))
+
+
+def _sums_by_links(
+    statements: Sequence[Stmt], types: Mapping[str, TileType], links: Set[str]
+) -> frozenset[str]:
+    """Return the tiles that products add to or make, and those that follow from them by links."""
+    found = set[str]()
+    for stmt in statements:
+        if _adds(stmt, types):
+            found |= {stmt.dst, stmt.tiles[0]}
+        elif _is_elementwise(stmt, types) and stmt.tiles[0] in found & links:
+            found.add(stmt.dst)
+    return frozenset(found)
 
 
 def _names(stmt: Stmt) -> set[str]:
@@ -155,7 +194,7 @@ def _of_loop(
 ) -> tuple[str, ...]:
     inside = [*([loop] if isinstance(loop, While) else []), *walk_statements(loop.body)]
     added = dict.fromkeys(stmt.dst for stmt in inside if _adds_in_place(stmt, types))
-    others = {tile for stmt in inside if not _adds_in_place(stmt, types) for tile in _touched(stmt)}
+    others = {tile for stmt in inside for tile in _used_otherwise(stmt, types)}
     products = {stmt.dst for stmt in inside if isinstance(stmt, Instr) and uses_tensor_cores(stmt, types)}
     found: list[str] = []
     for tile in added:
@@ -174,6 +213,26 @@ def _adds(stmt: Stmt, types: Mapping[str, TileType]) -> TypeGuard[Instr]:
 
 def _adds_in_place(stmt: Stmt, types: Mapping[str, TileType]) -> TypeGuard[Instr]:
     return _adds(stmt, types) and stmt.dst == stmt.tiles[0]
+
+
+def _is_elementwise(stmt: Stmt, types: Mapping[str, TileType]) -> TypeGuard[Instr]:
+    """Return whether element [i, j] of a result follows from that element of its first operand."""
+    if not isinstance(stmt, Instr) or not isinstance(TEMPLATES[stmt.op], Vector) or not stmt.tiles:
+        return False
+    is_column = types[stmt.dst].cols == 1
+    return not is_column and operand_places(stmt, is_column=False)[0] == ELEMENT
+
+
+def _makes_sums(stmt: Stmt, types: Mapping[str, TileType]) -> TypeGuard[Instr]:
+    return _adds(stmt, types) or _is_elementwise(stmt, types)
+
+
+def _used_otherwise(stmt: Stmt, types: Mapping[str, TileType]) -> list[str]:
+    """Return the tiles that a statement uses, without a sum that it adds to or changes in place."""
+    touched = list(_touched(stmt))
+    if not _makes_sums(stmt, types) or stmt.dst != stmt.tiles[0] or touched.count(stmt.dst) != 2:
+        return touched
+    return [tile for tile in touched if tile != stmt.dst]
 
 
 def _touched(stmt: Stmt) -> Sequence[str]:

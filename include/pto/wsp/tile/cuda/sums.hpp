@@ -126,6 +126,13 @@ class Sums {
   PTO_DEVICE_INLINE void start(const Start& start) {
     each([&](float& sum, int i, int j) { sum = i < rows_ && j < cols_ ? start(i, j) : 0.0f; });
   }
+  /// Sets sum [i, j] to changed(sum [i, j], i, j).
+  template <class Changed>
+  PTO_DEVICE_INLINE void change(const Changed& changed) {
+    each([&](float& sum, int i, int j) {
+      if (i < rows_ && j < cols_) sum = changed(sum, i, j);
+    });
+  }
   /// Adds a @ b, over `depth` terms, at most kTerms.
   template <int kTerms, class A, class B>
   PTO_DEVICE_INLINE void add(const A& a, const B& b, int64_t depth) {

@@ -34,6 +34,7 @@ WITH_TORCH = (
     "gpu_gemm_bf16_4096_vs_torch",
     "gpu_decode_pct_hbm",
     "gpu_host_us_per_step",
+    "gpu_prefill_bf16_vs_torch",
     "gpu_moe_vs_grouped_mm",
     "gpu_layer_decode_vs_eager",
     "gpu_layer_decode_vs_compiled",

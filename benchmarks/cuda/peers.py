@@ -7,6 +7,7 @@ substitute for the driver.
 from __future__ import annotations
 
 import importlib
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from examples.llm.checkpoint import Checkpoint, pack
 from examples.llm.config import Config
 from examples.llm.kernels import PAGE
 from examples.llm.model import Chunk, Model
-from pto_wsp import Program, bf16
+from pto_wsp import Program, Ragged, bf16
 
 paged_decode: Any = importlib.import_module("examples.02_paged_decode.paged_decode")
 
@@ -42,6 +43,7 @@ class Sizes:
     Attributes:
         gemm: rows, columns and terms of a product.
         lengths: tokens of each request whose paged cache is read.
+        prompts, heads: tokens of prompts that are attended to, and heads.
         pairs, inner, outer: rows of the grouped product, its terms and its columns.
         decoder: the layers of a decode step.
         positions: tokens before the step, of each request.
@@ -49,6 +51,8 @@ class Sizes:
 
     gemm: int = 4096
     lengths: tuple[int, ...] = tuple(int(n) for n in np.geomspace(1024, 32768, 64))
+    prompts: tuple[int, ...] = (4096, 512, 2048, 1400)
+    heads: int = 32
     pairs: int = 512 * 6
     inner: int = 2048
     outer: int = 1408
@@ -56,7 +60,9 @@ class Sizes:
     positions: tuple[int, ...] = (1000,) * 16
 
 
-SMALL = Sizes(128, (40, 3, 17), 70, 64, 128, Config(2, 64, 4, 2, 16, 128, vocab=64, context=64), (5, 5))
+SMALL = Sizes(
+    128, (40, 3, 17), (70, 3), 2, 70, 64, 128, Config(2, 64, 4, 2, 16, 128, vocab=64, context=64), (5, 5)
+)
 """Sizes for tests."""
 
 
@@ -120,6 +126,7 @@ def run(bench: Bench, place: Place = Place(), sizes: Sizes = Sizes()) -> None:
     """Measure every row that has a peer in torch."""
     gemm(bench, place, sizes)
     decode(bench, place, sizes)
+    prefill(bench, place, sizes)
     grouped(bench, place, sizes)
     layers(bench, place, sizes)
     rooflines(bench, place, sizes)
@@ -208,6 +215,37 @@ def attended(arrays: dict[str, Any], lengths: tuple[int, ...]) -> Any:
     return torch.stack(rows)
 
 
+def prefill(bench: Bench, place: Place, sizes: Sizes) -> None:
+    """Causal attention of whole prompts; torch attends one prompt after another."""
+    program, arrays = prefill_call(place, sizes)
+    program(**arrays)
+    require_close(arrays["O"], prompts_attended(arrays), "attention of prompts")
+    compare(
+        bench, place, "gpu_prefill_bf16_vs_torch", ">= 0.3",
+        ours=lambda: program(**arrays), peer=lambda: prompts_attended(arrays),
+    )  # fmt: skip
+
+
+def prefill_call(place: Place, sizes: Sizes) -> tuple[Program, dict[str, Any]]:
+    """Return the program of attention of prompts, and its arrays."""
+    dims = sum(sizes.prompts), sizes.heads, programs.DIM
+    arrays = {name: place.random(*dims, seed=seed) for seed, name in enumerate("QKV")}
+    arrays |= {"prompts": Ragged.lengths(sizes.prompts), "O": place.empty(*dims)}
+    return programs.prefill.compile("cuda"), arrays
+
+
+def prompts_attended(arrays: dict[str, Any]) -> Any:
+    """Return what torch computes."""
+    offsets = [int(at) for at in arrays["prompts"].offsets]
+    rows = []
+    for first, last in itertools.pairwise(offsets):
+        # [tokens, heads, dim] -> [1, heads, tokens, dim]
+        q, k, v = (arrays[name][first:last].transpose(0, 1)[None] for name in "QKV")
+        found = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        rows.append(found[0].transpose(0, 1))
+    return torch.cat(rows)
+
+
 def host_us(program: Program, arrays: dict[str, Any], place: Place) -> float:
     """Return the microseconds until a call is launched, with lengths and pages on the card."""
     place.wait()
@@ -264,8 +302,9 @@ def rooflines(bench: Bench, place: Place, sizes: Sizes) -> None:
     arrays = {"A": place.random(n, n), "B": place.random(n, n, seed=1), "C": place.empty(n, n)}
     attention = paged_decode.paged_decode(bf16).compile("cuda")
     model, given = decoder_call(place, sizes, random_checkpoint(sizes.decoder))
-    runs = [(product, arrays), (attention, decode_arrays(place, sizes)[0]), (model, given)]
-    for name, (program, values) in zip(("gemm", "decode", "layer"), runs, strict=True):
+    runs = [(product, arrays), (attention, decode_arrays(place, sizes)[0])]
+    runs += [prefill_call(place, sizes), (model, given)]
+    for name, (program, values) in zip(("gemm", "decode", "prefill", "layer"), runs, strict=True):
         for kernel, percent in percent_of_limits(program, values, limits).items():
             bench.rows.append(Row(f"gpu_roofline_{name}_{kernel}_pct", percent, "% of the limit"))
 

@@ -1,6 +1,8 @@
-"""The programs of the case: tasks of 32 elements, the shape of a LLaMA layer, and products of bf16."""
+"""The programs of the case: small tasks, the shape of a LLaMA layer, products and attention of bf16."""
 
 from __future__ import annotations
+
+from math import inf, sqrt
 
 from pto_wsp import (
     DYN,
@@ -9,12 +11,15 @@ from pto_wsp import (
     InOut,
     Out,
     P,
+    Ragged,
+    Scalar,
     Tensor,
     Tile,
     bf16,
     f32,
     group_by,
     i32,
+    i64,
     kernel,
     pto,
     workload,
@@ -27,6 +32,9 @@ COLS, TERMS = 128, 64
 """Columns of a tile of a product, and the terms that a step of it adds."""
 
 EXPERTS = 64
+
+DIM, QUERIES, KEYS = 128, 64, 64
+"""Elements of a head, and positions of a prompt in one task, and keys of one step."""
 
 
 @kernel
@@ -98,3 +106,31 @@ def grouped(X: Tensor[bf16, "pairs", "k"], Expert: Tensor[i32, "pairs"], W: Tens
             for j in P.tiles("n", COLS):
                 rows = routing.rows(pick)
                 small_product[e, pick, j](a=X[rows], b=W[e][:, j], c=Y[rows, j])
+
+
+@kernel
+def attend(q: In[Tile[QUERIES, DIM, bf16]], k: In[Tensor[bf16, DYN, DIM]], v: In[Tensor[bf16, DYN, DIM]],
+           o: Out[Tile[QUERIES, DIM, bf16]], first: Scalar[i64]):  # fmt: skip
+    """Positions from `first` on attend to the keys before them. Their sums stay in registers."""
+    n = q.rows
+    m, l, acc = pto.full((n, 1), -inf), pto.zeros((n, 1)), pto.zeros((n, DIM))  # noqa: E741
+    mine = pto.transpose(pto.iota((1, n), first))
+    for r in pto.tiles(min(k.rows, first + n), KEYS):
+        s = pto.matmul(q, k[r].T) * (1 / sqrt(DIM))
+        s = pto.where(pto.iota((1, r.extent), r.start) <= pto.rowexpand(mine, r.extent), s, -inf)
+        m_new = pto.maximum(m, pto.rowmax(s))
+        p, scale = pto.exp(s - m_new), pto.exp(m - m_new)
+        l, m = l * scale + pto.rowsum(p), m_new  # noqa: E741
+        acc = pto.matmul(pto.cast(p, bf16), v[r], acc=acc * scale)
+    pto.store(o, pto.cast(acc / l, bf16))
+
+
+@workload
+def prefill(prompts: Ragged["batch"], Q: Tensor[bf16, "tokens", "heads", DIM],
+            K: Tensor[bf16, "tokens", "heads", DIM], V: Tensor[bf16, "tokens", "heads", DIM],
+            O: Tensor[bf16, "tokens", "heads", DIM]):  # fmt: skip  # noqa: E741
+    """Causal attention of prompts of any lengths."""
+    for b, h in P("batch", "heads"):
+        rows = prompts[b]
+        for t in P.tiles(rows, QUERIES):
+            attend[b, h, t](q=Q[rows[t], h], k=K[rows, h], v=V[rows, h], o=O[rows[t], h], first=t.start)

@@ -57,7 +57,7 @@ def emulated_source(kernels: Sequence[KernelFunction], code: DeviceCode) -> str:
     out.line('extern "C" uint64_t pto_wsp_asked(uint64_t* found) {')
     with out.indented():
         out.line("memcpy(found, cuda::emulation::asked, sizeof(cuda::emulation::asked));")
-        out.line("return cuda::emulation::num_asked;")
+        out.line("return __atomic_exchange_n(&cuda::emulation::num_asked, 0, __ATOMIC_RELAXED);")
     out.line("}")
     write_table(out, kernels, code.shared_bytes, f"0x{table_hash(kernels):016x}")
     return f"{code.text}\n{out}"
@@ -108,7 +108,7 @@ def wavefronts(artifact: KernelArtifact) -> tuple[int, int]:
 
 
 def asked(artifact: KernelArtifact) -> list[int]:
-    """Return the addresses that prefetches of a library asked for so far; at most 4,096 are kept."""
+    """Return the addresses that prefetches of any library asked for since the last call: at most 4,096."""
     found = (ctypes.c_uint64 * 4096)()
     function = ctypes.CDLL(str(artifact.path)).pto_wsp_asked
     function.restype = ctypes.c_uint64

@@ -318,7 +318,7 @@ class NothingRecorded(RunError):
 
     code = "nothing-recorded"
     template = 'no run of `{program}` was recorded: expected a last run with `trace="full"`'
-    hint = 'run the program with `trace="full"`, then ask again'
+    hint = 'run the program on `cpu` or `sim` with `trace="full"`, then ask again'
 
 
 class RunInterrupted(RunError):

@@ -167,16 +167,14 @@ class AloneRunner(InterpretedRunner):
             symbols[number] = np.float32(value).view(np.int32) if is_float else value
         pools = order.pools(blocks)
         firsts = np.array([*pools, *[blocks] * (MAX_POOLS + 1 - len(pools))], np.uint32)
-        spilled, shared = (
-            max(each.values(), default=0) for each in (kernels.spilled_bytes, kernels.shared_bytes)
-        )
+        spilled = max(kernels.spilled_bytes.values(), default=0)
         head = [
             blocks,
             len(rows),
             len(symbols),
             order.window,
             spilled,
-            max(shared, 64),
+            self._code.shared_bytes,
             len(pools),
             len(data),
         ]

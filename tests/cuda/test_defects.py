@@ -11,13 +11,14 @@ defect would be found.
 | tasks run twice | `test_each_task_runs_once`; the emulation, in all tests |
 | slots of the ring without a mark of their round | `test_each_task_runs_once`: windows of 1 to 3 tasks |
 | a consumer of two producers is pushed twice | `test_each_task_runs_once` |
-| a consumer waits for one of two producers | `test_no_task_races` of `diamonds` |
+| a consumer waits for one of two producers | `test_broken_programs_race` of `diamonds` |
 | a task in the queue of another domain | `test_schedules.py`: `test_pools_of_blocks` |
 | stale lines: counters without release and acquire | `test_no_task_races`, `test_broken_programs_race` |
 | another block than the consumer acquires | the same: they know each block as a thread |
 | maps of edges are read before they exist | the same, of `falling` and `routed` |
 | hangs that a print hides | `test_programs_with_delays`, `test_random_programs_with_delays` |
-| hangs without a name | `test_a_stall_is_named`; `test_programs.py`: `test_a_stalled_run_names_its_task` |
+| a block that does not come | `test_a_stall_is_named` |
+| hangs without a name | the same; `test_programs.py`: `test_a_stalled_run_names_its_task` |
 | blocks that are not resident together | `test_host.py`: `test_options_that_are_refused` |
 | a pool without a block | `test_schedules.py`: `test_pools_of_blocks` |
 | counters that are set back | the emulation, in all tests; `test_host.py`: `test_capture_into_a_graph` |
@@ -155,6 +156,16 @@ def text(call: str) -> dict[str, Any]:
     return {"text": {f"if ({call}": f"if (false && {call}"}}
 
 
+ONE = "run.wait(2, notes.waits, 2, "
+
+
+def late(changes: dict[str, str], site: int) -> dict[str, Any]:
+    """Return the arguments of `alone` that change a program, and delay the tasks of a place in the text."""
+    begins = f"if (!run.returned({site}, "
+    pauses = "for (int k = 0; k < 300; ++k) pause();\n"
+    return {"text": {**changes, begins: pauses + begins}}
+
+
 def run_program(name: str, folder: Path, **how: Any) -> None:
     """Run a program in a process of its own, and compare its results."""
     path = EXAMPLES.get(name)
@@ -187,6 +198,12 @@ BROKEN: dict[str, tuple[str, dict[str, Any]]] = {
         header("device.hpp", "emulation::acquire(counter)", "__atomic_load_n(counter, 0)"),
     ),
     "without waits for tasks": ("diamonds", text("!run.wait(")),
+    "without the first of two producers": ("diamonds", late({ONE: "run.wait(2, notes.waits + 1, 1, "}, 0)),
+    "without the second of two producers": ("diamonds", late({ONE: "run.wait(2, notes.waits, 1, "}, 1)),
+    "without a barrier before waits": (
+        "diamonds",
+        header("waits.hpp", "  sync();\n  const bool goes_on", "  const bool goes_on"),
+    ),
     "without waits at flush points": ("falling", text("!run.wait_for_flush(")),
     "without waits for readers": ("falling", text("!run.wait_for_readers(")),
     "without a barrier after a flush point": (
@@ -226,17 +243,16 @@ def test_each_task_runs_once(window: int) -> None:
 @pytest.mark.parametrize("window", mostly_slow([3, 1, 8192]))
 def test_numbers_of_tasks_beyond_32_bits(window: int, tmp_path: Path) -> None:
     """Tasks are numbered from shortly before 2**32 on; earlier ones are complete."""
-    first, old = "uint64_t{0xfffffff0}", "return acquire(program_.done"
+    first, old = "uint64_t{0xfffffff0}", "return acquire(program.done"
     changes = {
         "uint64_t next_ = 0,": f"uint64_t next_ = {first},",
-        "known_ = 0;": f"known_ = {first};",
-        "num_in_pool_ = 0,": f"num_in_pool_ = {first},",
+        "num_in_pool_ = 0;": f"num_in_pool_ = {first};",
         "? take_ticket(": f"? {first} + take_ticket(",
-        old: f"if (number < {first}) return true;\n    {old}",
     }
+    done = {old: f"if (number < {first}) return true;\n  {old}"}
     module = diamonds.compile("interp").module
     module = module.with_schedule(Schedule().task_graph(window=TaskWindow(window)).policies)
-    run_diamonds(alone(module, tmp_path, DELAYED, {"program.hpp": changes}))
+    run_diamonds(alone(module, tmp_path, DELAYED, {"program.hpp": changes, "waits.hpp": done}))
 
 
 # --- delays -------------------------------------------------------------------------------------------------
@@ -275,12 +291,17 @@ LOST = "if (run.next() != {}) run.complete();"
             r"P\(Left\[0, 0\]\)[\s\S]*the first is a block at `for i in .*`[\s\S]*task 5 waits",
         ),
         (
+            "diamonds",
+            {"return checks.meet();": "return block() != 1 && checks.meet();"},
+            r"follows a check by block 1[\s\S]*block 1 has not checked its tasks",
+        ),
+        (
             "falling",
             {"run.flush();": "if (block() > 0) run.flush();"},
             r"lower\[r\][\s\S]*the first is one of kernel `lower`",
         ),
     ],
-    ids=["of a task", "at a flush point", "for readers"],
+    ids=["of a task", "at a flush point", "of a block", "for readers"],
 )
 def test_a_stall_is_named(
     name: str, change: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch

@@ -257,7 +257,7 @@ def test_the_emitted_folder_compiles(tmp_path: Path) -> None:
         ("y(0, 0) = 1;", {"targets": ()}, r"its C\+\+ is written for a CPU: state `targets=\(\"cuda\",\)`"),
         ("y(0, 0) = 1;", {"targets": ("ascend_a5",)}, r"its C\+\+ is written for `ascend_a5`"),
         ("y(0, 0) = 1;", {"cpp_includes": ["mine.hpp"]}, r"files next to a kernel are not emitted"),
-        ("PTO_SHARED(200000);", {}, r"`PTO_SHARED\(200000\)`[\s\S]*at most 166912"),
+        ("PTO_SHARED(200000);", {}, r"`PTO_SHARED\(200000\)`[\s\S]*at most 164864"),
         ("PTO_SHARED(8 * 4);", {}, r"`PTO_SHARED\(8 \* 4\)`[\s\S]*state a number of bytes once"),
         ('PTO_CHECK(true, "a"); PTO_CHECK(true, "b");', {}, r"two PTO_CHECK on one line"),
         ("PTO_SHARED(8); PTO_SHARED(8);", {}, r"state a number of bytes once"),

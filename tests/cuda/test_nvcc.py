@@ -79,13 +79,7 @@ MODELS = {
 }
 """Whole models, and attention of bf16, which `examples.cases` does not list."""
 
-MOST_SPILLED = {
-    "deepseek_v32/graphs.py": 256,
-    "llama/workload.py": 256,
-    "llm": 2048,
-    "minilm": 1280,
-    "prefill": 128,
-}
+MOST_SPILLED = {"prefill": 128}
 """Bytes that stores of a thread may spill; others may spill 64."""
 
 

@@ -196,7 +196,7 @@ def test_random_workloads_in_which_data_decides(sample: dynamic_workloads.Sample
 def test_waits_are_numbers_of_tasks() -> None:
     """A loop waits for the iterations that it reads, not for the whole loop before it."""
     text = registry.get("cuda").emit(chain.compile("interp").module).files["program.cu"]
-    assert "after_iterations(begin_0, per_0, s_i_1 + 0, end_0)" in text
+    assert "after_iterations(notes.begin_0, notes.per_0, s_i_1 + 0, notes.end_0)" in text
 
 
 @pytest.mark.parametrize(
@@ -206,9 +206,9 @@ def test_waits_are_numbers_of_tasks() -> None:
 def test_blocks_pass_over_tasks_of_others(schedule: Schedule, takes: str) -> None:
     """A block walks its own iterations, the one before each of them, and the first and last one of a loop."""
     change = {
-        "here_0 = run.next();": "here_0 = run.next();\nif (++walked > 2 * owned + 3) run.fail(0);",
+        "(per_0, trips_0 - s_i);": "(per_0, trips_0 - s_i);\nif (++walked > 2 * owned + 3) run.fail(0);",
         f"if (run.{takes}()) {{": f"if (run.{takes}()) {{ ++owned;",
-        "Tasks known": "int64_t walked = 0, owned = 0;\n  [[maybe_unused]] Tasks known",
+        "const Array& p_X_0": "int64_t walked = 0, owned = 0;\n  [[maybe_unused]] const Array& p_X_0",
     }
     program = launched(chain.compile("interp").module.with_schedule(schedule.policies), change)
     x = np.ones((300, 4, 32), np.float32)

@@ -17,7 +17,7 @@ from pto_wsp.runtime.explain import failed_check_text
 from pto_wsp.runtime.host_walk import decides_itself, on_host, tasks_of
 from pto_wsp.support.record import record
 from pto_wsp.targets.cuda.emit import ProgramCode
-from pto_wsp.targets.cuda.launch import DeviceFailure
+from pto_wsp.targets.cuda.launch import MEETING, DeviceFailure
 
 
 def explain_launch(
@@ -88,7 +88,13 @@ class _Explained:
     def _stuck(self) -> PtoError:
         failure = self.failure
         waits = f"task {failure.task} waits for a task before {failure.awaited}"
-        if failure.is_walk:
+        if failure.place == MEETING:
+            first, loc = (
+                f"one that follows a check by block {failure.awaited}",
+                self.module.entry_workload.loc,
+            )
+            waits = f"block {failure.awaited} has not checked its tasks, and others wait for it"
+        elif failure.is_walk:
             what, loc = self.code.walk.places[failure.place]
             first = f"a block at `{what}`"
         else:

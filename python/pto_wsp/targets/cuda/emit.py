@@ -60,15 +60,29 @@ class ProgramCode:
     kernels: DeviceCode
     walk: DeviceWalk
 
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block: for the walk, and for the largest kernel."""
+        return self.walk.notes_bytes + max(self.kernels.shared_bytes.values(), default=0)
+
 
 _ENTRY = """\
-/// One block: all blocks check the arguments of their tasks, and then run them.
-PTO_DEVICE void run_program(const Program& program, void* scratch) {
-  Run<false> checks(program, scratch);
-  walk(checks);
-  if (!checks.meet()) return;
-  Run<true> run(program, scratch);
-  walk(run);
+/// All blocks check the arguments of their tasks. False if one has refused something.
+PTO_DEVICE_APART bool accept(const Program& program, Notes& notes, void* scratch) {
+  Run<false> checks(program, notes, scratch);
+  walk(checks, notes);
+  return checks.meet();
+}
+
+/// One block: it checks its tasks, and then runs them.
+PTO_DEVICE_INLINE void run_program(const Program& program, void* shared) {
+  auto& notes = *static_cast<Notes*>(shared);
+  char* const scratch = static_cast<char*>(shared) + kNotesBytes;
+  PTO_EACH(k, kNotesBytes / 8) static_cast<uint64_t*>(shared)[k] = 0;
+  sync();
+  if (!accept(program, notes, scratch)) return;
+  Run<true> run(program, notes, scratch);
+  walk(run, notes);
 }
 
 }  // namespace pto::wsp::cuda

@@ -1,6 +1,6 @@
 """A program on one GPU: its memory, its launches, and their results.
 
-The layouts are those of include/pto/wsp/tile/cuda/program.hpp and of include/pto/wsp/abi.hpp.
+The layouts are those of include/pto/wsp/tile/cuda/waits.hpp and of include/pto/wsp/abi.hpp.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ MAX_POLLS = 10**9
 """Polls of one wait after which a run ends as stuck: minutes at least."""
 
 CAUSES = ("none", "walk", "region", "check", "stuck", "key")
-"""Why a run ends early, by `Cause` of program.hpp."""
+"""Why a run ends early, by `Cause` of waits.hpp."""
+
+MEETING = -1
+"""The place where all blocks meet: `kMeeting` of waits.hpp."""
 
 
 @record
@@ -53,7 +56,7 @@ class DeviceFailure:
     Attributes:
         cause: one of CAUSES.
         task: number of the task, in program order.
-        awaited: of `stuck`: tasks before it were waited for. Of `key`: the key.
+        awaited: of `stuck`: tasks before it were waited for; at MEETING this block. Of `key`: the key.
         is_walk: whether it was found between tasks, by the walk.
         place: number of the task in the text, or of the place of the walk.
         code: number of the check, or of the argument that is refused.
@@ -121,7 +124,7 @@ class Block:
         self.part["limit"][0] = NO_LIMIT
 
     def argument(self, max_polls: int, pools: Sequence[int], spans: int) -> bytes:
-        """Return `Program` of program.hpp."""
+        """Return `Program` of waits.hpp."""
         names = ("arrays", "symbols", "limit", "completed", "tickets", "checked", "flushed", "done")
         places = [self.address(name) for name in (*names, "failures", "monitors")]
         firsts = [*pools, *[self.blocks] * (MAX_POOLS + 1 - len(pools)), len(pools)]
@@ -175,13 +178,13 @@ class DeviceProgram:
 
     def __init__(self, code: ProgramCode, gpu: Gpu, cache: LibraryCache) -> None:
         self.gpu = gpu
-        self.shared_bytes = max(code.kernels.shared_bytes.values(), default=0)
+        self.shared_bytes = code.shared_bytes
         self.tile_bytes = max(code.kernels.spilled_bytes.values(), default=0)
         if self.shared_bytes > gpu.shared_bytes:
             largest = max(code.kernels.shared_bytes, key=lambda name: code.kernels.shared_bytes[name])
-            raise TilesTooLarge(
-                kernel=largest, needed=self.shared_bytes, capacity=gpu.shared_bytes, live=f"on {gpu.name}"
-            )
+            needed, own = code.kernels.shared_bytes[largest], code.walk.notes_bytes
+            live = f"on {gpu.name}, where the walk takes {own} bytes"
+            raise TilesTooLarge(kernel=largest, needed=needed, capacity=gpu.shared_bytes - own, live=live)
         cubin, self.was_built = build_cubin(code.text, gpu.architecture, cache, code.kernels.natives)
         self._kernel, self.facts = gpu.load(cubin, ENTRY, THREADS, self.shared_bytes)
         self._order = code.walk.order

@@ -24,17 +24,17 @@ from pto_wsp.types.tile import TileType
 ROW_BYTES = 16
 """Rows of tiles begin at multiples of it, the largest asynchronous copy: `kCopyBytes` of device.hpp."""
 
-SHARED_BYTES = 163 * 1024
-"""Shared memory that a block can have on devices of compute capability 8.0 and 9.0."""
+SHARED_BYTES = 161 * 1024
+"""Shared memory that a kernel can have on devices of compute capability 8.0 and 9.0; the walk has 2 KB."""
 
-LEAST_SHARED_BYTES = 99 * 1024
-"""Shared memory that a block can have on every device of compute capability 8.0 or higher."""
+LEAST_SHARED_BYTES = 97 * 1024
+"""Shared memory that a kernel can have on every device of compute capability 8.0 or higher."""
 
 MULTIPROCESSOR_BYTES = tuple(size * 1024 for size in (100, 164, 228))
 """Shared memory of a multiprocessor: of compute capability 8.6, 8.9 and 12; of 8.0; of 9.0 and 10."""
 
-OWN_BYTES = 1024 + 128
-"""Shared memory that a block takes besides its tiles: for the system, and for variables of the walk."""
+OWN_BYTES = 1024 + 2048
+"""Shared memory that a block takes besides its tiles: for the system, and for the walk."""
 
 MOST_BLOCKS = 4
 """Blocks of a multiprocessor that run by default: while one waits for memory, others work."""

@@ -23,7 +23,7 @@ from pto_wsp.lower.task_keys import TaskKeys
 from pto_wsp.targets.base import Enforced, Refused, Support
 
 MAX_POOLS = 32
-"""`kMaxPools` of program.hpp."""
+"""`kMaxPools` of waits.hpp."""
 
 NAMES_BLOCKS = frozenset({"dispatch", "ready", "pools"})
 """Kinds whose policies, other than the default, say which block runs a task. A schedule has one of them."""

@@ -35,20 +35,10 @@ from pto_wsp.support.text import TextWriter
 from pto_wsp.targets.c_style.expressions import ExpressionWriter
 from pto_wsp.targets.c_style.spelling import function_name, scalar_name, scalar_type
 from pto_wsp.targets.cpu.emit import extent_bounds
+from pto_wsp.targets.cuda.notes import Notes
 from pto_wsp.targets.cuda.order import TaskOrder
 from pto_wsp.targets.cuda.spelling import CudaSpelling
-from pto_wsp.targets.cuda.waits import (
-    BEFORE,
-    ENDED,
-    ENTERED,
-    HERE,
-    LATEST,
-    START,
-    DeviceWait,
-    Moment,
-    device_waits,
-    is_regular,
-)
+from pto_wsp.targets.cuda.waits import device_waits, is_regular
 from pto_wsp.types.dtype import DType, b1, u8
 from pto_wsp.types.tile import ScalarType
 
@@ -62,15 +52,14 @@ class DeviceWalk:
         sites: the tasks of the text, by the number that a failure names.
         places: what else can fail, by the number that a failure names.
         order: which block runs a task.
+        notes_bytes: shared memory of a block for numbers of tasks.
     """
 
     text: str
     sites: tuple[w.Task, ...]
     places: tuple[tuple[str, Location | None], ...]
     order: TaskOrder
-
-
-_NAMES = {ENTERED: "begin", HERE: "here", BEFORE: "before", LATEST: "after"}
+    notes_bytes: int
 
 
 def emit_walk(module: Module, target: str, derive: Derive) -> DeviceWalk:
@@ -81,7 +70,8 @@ def emit_walk(module: Module, target: str, derive: Derive) -> DeviceWalk:
         NotYetSupported: it is a network.
     """
     writer = _WalkWriter(module, target, derive)
-    return DeviceWalk(writer.text(), tuple(writer.sites), tuple(writer.places), writer.order)
+    text, sites, places = writer.text(), tuple(writer.sites), tuple(writer.places)
+    return DeviceWalk(text, sites, places, writer.order, writer.notes.num_bytes)
 
 
 class _WalkSpelling(CudaSpelling):
@@ -111,7 +101,6 @@ class _WalkWriter:
         self.labels: dict[str, int] = {}
         self.places: list[tuple[str, Location | None]] = []
         self.num_loops = 0
-        self.num_waits = 0
         self.num_names = 0
         self.out = TextWriter()
         self.arrays = {t.name: f"p_{_identifier(t.name)}_{i}" for i, t in enumerate(self.workload.tensors)}
@@ -123,7 +112,7 @@ class _WalkWriter:
         self.flush_tensors = self._flush_tensors()
         nodes = w.walk_nodes(self.workload.body)
         self.has_flushes = any(reads_element(e, self.written) for n in nodes for e in w.node_expressions(n))
-        self.noted = set(self._noted())
+        self.notes = Notes(self.waits, [*self._noted()])
 
     def text(self) -> str:
         with self.out.indented():
@@ -133,9 +122,10 @@ class _WalkWriter:
                 self.out.line(f"[[maybe_unused]] int64_t {scalar_name(self.values[name])} = 0;")
             self.nodes(self.workload.body)
         head = TextWriter()
+        self.notes.write_type(head)
         head.line("/// The workload: every block numbers all tasks and runs its own.")
         head.line("template <bool kRuns>")
-        head.line("PTO_DEVICE void walk(Run<kRuns>& run) {")
+        head.line("PTO_DEVICE_INLINE void walk(Run<kRuns>& run, [[maybe_unused]] Notes& notes) {")
         with head.indented():
             for line in self._declarations():
                 head.line(line)
@@ -152,8 +142,6 @@ class _WalkWriter:
             value = f"run.symbol({i}).{'f32' if kind == 'float' else 'i64'}"
             value += " != 0" if kind == "bool" else ""
             lines.append(f"{unused} const {kind} {scalar_name(self.values[param.name])} = {value};")
-        lines += [f"{unused} uint64_t {name} = 0;" for name in sorted(self.noted)]
-        lines.append(f"{unused} Tasks known[{max(1, self.num_waits)}];")
         return lines
 
     def _flush_tensors(self) -> frozenset[str]:
@@ -195,23 +183,25 @@ class _WalkWriter:
         self.out.line(f"const int64_t extent_{number} = {extent};")
         self.out.line(f"if (extent_{number} < 0) {{")
         self.fails(f"the extent of {loop.called} is negative", loop.loc)
-        self._note(f"begin_{number}")
+        self.notes.write(self.out, f"begin_{number}")
         tile = loop.tile or 1
         trips = f"extent_{number}" if loop.tile is None else f"(extent_{number} + {tile - 1}) / {tile}"
         self.out.line(f"const int64_t trips_{number} = {trips};")
-        is_seq = loop.kind == w.SEQUENTIAL
+        is_seq, is_skipped = loop.kind == w.SEQUENTIAL, self._may_be_skipped(loop)
+        if is_skipped or f"per_{number}" in self.notes:
+            self._tasks_per_iteration(loop, number)
         if is_seq:
-            self.out.line(f"const uint64_t floor_{number} = run.floor();")
+            self.notes.add(f"floor_{number}")
+            self.notes.write(self.out, f"floor_{number}", "notes.floor.end")
         self.out.line(f"for (int64_t {var} = 0; {var} < trips_{number}; ++{var}) {{")
         self.out.deeper()
-        if self._may_be_skipped(loop):
-            self.noted |= {f"here_{number}", f"per_{number}"}
+        if is_skipped:
             skip = f"run.template skip<{str(self.order.is_claimed).lower()}>"
             self.out.line(f"{var} += {skip}(per_{number}, trips_{number} - {var});")
-        self._note(f"before_{number}", f"here_{number}")
-        self._note(f"here_{number}")
+        self.notes.write(self.out, f"before_{number}", f"notes.here_{number}")
+        self.notes.write(self.out, f"here_{number}")
         if is_seq:
-            self.out.line("run.set_floor(run.next());")
+            self.out.line("run.note(notes.floor.end);")
         if loop.tile is not None:
             self._tile(loop, number, tile)
         self.scopes.append(var)
@@ -219,17 +209,31 @@ class _WalkWriter:
         self.nodes(loop.body)
         self.scopes.pop()
         self.loops.pop()
-        self._note(f"per_{number}", f"run.next() - here_{number}")
         self._dedent("}")
         if is_seq:
-            self.out.line(f"run.set_floor(floor_{number});")
-        self._note(f"end_{number}")
+            self.out.line(f"run.note(notes.floor.end, notes.floor_{number});")
+        self.notes.write(self.out, f"end_{number}")
         self._dedent("}")
 
-    def _note(self, name: str, value: str = "run.next()") -> None:
-        """Write the assignment of a number of tasks that later tasks refer to."""
-        if name in self.noted:
-            self.out.line(f"{name} = {value};")
+    def _tasks_per_iteration(self, loop: w.Loop, number: int) -> None:
+        """Write how many tasks each iteration of a regular loop makes; 0 if an inner loop fails."""
+        name = f"per_{number}"
+        extents = [node.extent for node in w.walk_nodes(loop.body) if isinstance(node, w.Loop)]
+        failed = f"{name}_failed" if any(map(can_fail, extents)) else ""
+        if failed:
+            self.out.line(f"bool {failed} = false;")
+        self.out.line(f"{'' if failed else 'const '}uint64_t {name} = {self._num_tasks(loop.body, failed)};")
+        if failed:
+            self.out.line(f"if ({failed}) {name} = 0;")
+        self.notes.write(self.out, name, name)
+
+    def _num_tasks(self, body: Sequence[w.Node], failed: str) -> str:
+        terms = [f"uint64_t{{{sum(isinstance(node, w.Task) for node in body)}}}"]
+        for node in body:
+            if isinstance(node, w.Loop):
+                trips = f"num_iterations({self._text(node.extent, failed)}, {node.tile or 1})"
+                terms.append(f"{trips} * ({self._num_tasks(node.body, failed)})")
+        return " + ".join(terms)
 
     def _may_be_skipped(self, loop: w.Loop) -> bool:
         """Return whether a block may pass over iterations without tasks of its own, at no flush point."""
@@ -277,7 +281,8 @@ class _WalkWriter:
             self.out.line("if constexpr (!kRuns) return;")
             tensors = {part.name for part in walk(expr) if isinstance(part, Element)}
             until = self._written_until(tensors)
-            self.out.line(f"if (!run.wait_for_flush({number}, {until})) return;")
+            self.out.line(f"if (thread() == 0) notes.until = {{0, {until}}};")
+            self.out.line(f"if (!run.wait_for_flush({number})) return;")
         name = self._name("value")
         self.out.line(f"bool {name}_failed = false;")
         text = self._text(expr, f"{name}_failed")
@@ -326,7 +331,7 @@ class _WalkWriter:
         found = "uint64_t{0}"
         for number, task in enumerate(w.tasks(self.workload.body)):
             if tensors & self._written_by(task):
-                found = f"max({found}, after_{number})"
+                found = f"max({found}, notes.after_{number})"
         return found
 
     def _written_by(self, task: w.Task) -> set[str]:
@@ -334,31 +339,12 @@ class _WalkWriter:
         return {arg.tensor for param, arg in pairs if isinstance(arg, Region) and param.role != "in"}
 
     def _noted(self) -> Iterator[str]:
-        """Yield the names of the numbers of tasks that waits refer to."""
-        for wait in (wait for waits in self.waits for wait in waits):
-            for moment in (wait.since, wait.until):
-                names = {ENDED: ("begin", "end", "here", "per"), BEFORE: ("before", "here")}
-                for name in names.get(moment.kind, (_NAMES.get(moment.kind),)):
-                    if name is not None:
-                        yield f"{name}_{moment.number}"
+        """Yield the names of the numbers of tasks that flush points and tasks with `after` wait for."""
         deciding = w.deciding_tensors(self.workload.body)
         labels = {label for task in w.tasks(self.workload.body) for label in task.after}
         for number, task in enumerate(w.tasks(self.workload.body)):
             if task.label in labels or self._written_by(task) & deciding:
                 yield f"after_{number}"
-
-    def _awaited(self, wait: DeviceWait) -> str:
-        """Return the tasks that are waited for, as `Tasks`."""
-        since, until = self._moment(wait.since), self._moment(wait.until)
-        return f"latest({since}, {until})" if wait.is_latest else f"Tasks{{{since}, {until}}}"
-
-    def _moment(self, moment: Moment) -> str:
-        """Return a moment as the number of the task that came next."""
-        number = moment.number
-        if moment.kind == ENDED:
-            base = "" if moment.base is None else f"{self.scopes[moment.base]} + "
-            return f"after_iterations(begin_{number}, per_{number}, {base}{moment.offset}, end_{number})"
-        return "uint64_t{0}" if moment.kind == START else f"{_NAMES[moment.kind]}_{number}"
 
     # --- tasks ---
 
@@ -382,7 +368,7 @@ class _WalkWriter:
             self._arguments(kernel, task, site, flushed)
             self._run(kernel, task, site)
         self.out.line("}")
-        self._note(f"after_{site}")
+        self.notes.write(self.out, f"after_{site}")
 
     def _taken(self, task: w.Task, site: int) -> str:
         """Return the call that numbers a task, and tells whether the block runs it."""
@@ -402,14 +388,10 @@ class _WalkWriter:
         return f"{function}({key})"
 
     def _run(self, kernel: KernelFunction, task: w.Task, site: int) -> None:
-        labels = [self.labels[label] for label in task.after]
-        waits = [self._awaited(wait) for wait in self.waits[site]]
-        waits += [f"latest(0, after_{label})" for label in labels]
         self.out.line("if constexpr (kRuns) {")
         with self.out.indented():
-            self.out.line(f"const Tasks waits[] = {{{', '.join(waits) or 'Tasks{}'}}};")
-            self.out.line(f"if (!run.wait({site}, waits, known + {self.num_waits})) return;")
-            self.num_waits += max(1, len(waits))
+            labels = [self.labels[label] for label in task.after]
+            self.notes.write_wait(self.out, site, self.waits[site], labels, self.scopes)
             if self._written_by(task) & self.flush_tensors:
                 self.out.line(f"if (!run.wait_for_readers({site})) return;")
             self._row_lists(task, site, is_late=True)

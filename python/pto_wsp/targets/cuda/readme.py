@@ -35,10 +35,10 @@ each other by counters in global memory, and run the tasks.
 |---|---|
 | 128 threads in a block | the kernel is compiled for them |
 | as many blocks as are resident together, or fewer | a block waits for tasks of the others |
-| {shared} bytes of dynamic shared memory | the largest kernel uses as many |
+| {shared} bytes of dynamic shared memory | the walk and the largest kernel use as many |
 
 Launch it cooperatively: the driver then refuses blocks that are not resident together.
-`include/pto/wsp/tile/cuda/program.hpp` declares `Program` and what its memory contains before a launch.
+`include/pto/wsp/tile/cuda/waits.hpp` declares `Program` and what its memory contains before a launch.
 All pointers are to device memory. Arrays of a call must not overlap. The last dimension of an array is
 contiguous. Local tensors are arrays, too, with any contents.
 
@@ -55,7 +55,6 @@ def kernels_readme(code: DeviceCode) -> str:
 def program_readme(module: Module, program: ProgramCode) -> str:
     """Return the README of a program: how it is compiled and launched, and what its numbers mean."""
     entry, walk = module.entry_workload, program.walk
-    shared = max(program.kernels.shared_bytes.values(), default=0)
     arrays = ((t.name, _shape(t), "local" if t.is_local else "given") for t in entry.tensors)
     symbols = ((p.name, "scalar" if isinstance(p, w.ScalarParam) else "size") for p in entry.symbols)
     sites = ((i, f"`{task.kernel}`", _place(task.loc)) for i, task in enumerate(walk.sites))
@@ -66,7 +65,11 @@ def program_readme(module: Module, program: ProgramCode) -> str:
         _table(("`place` of a task", "kernel", "source"), sites),
         _table(("`place` of the walk", "what fails", "source"), places),
     ]
-    parts = [f"# The program `{entry.name}`\n", _PROGRAM.format(shared=shared), *filter(None, tables)]
+    parts = [
+        f"# The program `{entry.name}`\n",
+        _PROGRAM.format(shared=program.shared_bytes),
+        *filter(None, tables),
+    ]
     kernels = f"## Kernels\n\n{_KERNELS.format(file='program.cu')}{_tables(program.kernels)}"
     return "\n".join([*parts, kernels])
 

@@ -19,11 +19,12 @@
 /// Before a loop of a few iterations whose code is long.
 #define PTO_ROLLED _Pragma("unroll 1")
 /// The kernel of a program: `run(program, scratch)` in each block, with its shared memory.
-#define PTO_PROGRAM_KERNEL(Program, run)                                      \
-  extern "C" __global__ void __launch_bounds__(pto::wsp::cuda::kBlockThreads) \
-      pto_wsp_program(const Program program) {                                \
-    extern __shared__ __align__(64) char shared[];                            \
-    run(program, shared);                                                     \
+/// It may use all registers of a thread: with calls and without the 1, nvcc would rather spill some.
+#define PTO_PROGRAM_KERNEL(Program, run)                                         \
+  extern "C" __global__ void __launch_bounds__(pto::wsp::cuda::kBlockThreads, 1) \
+      pto_wsp_program(const __grid_constant__ Program program) {                 \
+    extern __shared__ __align__(64) char shared[];                               \
+    run(program, shared);                                                        \
   }
 #else
 #define PTO_DEVICE

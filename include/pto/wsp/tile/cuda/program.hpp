@@ -10,15 +10,9 @@
 /// can always run, if all blocks of the launch are resident.
 #pragma once
 
-#include "pto/wsp/tile/cuda/scalar.hpp"
+#include "pto/wsp/tile/cuda/waits.hpp"
 
 namespace pto::wsp::cuda {
-
-/// A tensor of a program.
-struct Array {
-  void* data;
-  int64_t shape[kMaxTensorRank], stride[kMaxTensorRank];
-};
 
 /// The part of a tensor that an argument of a task is. Its dimensions are described in order.
 class Part {
@@ -84,68 +78,6 @@ class Part {
   bool failed_ = false;
 };
 
-/// Why a run ends early.
-enum class Cause : int32_t {
-  kNone,
-  kWalk,    ///< an expression of the walk has no value, or an assumption does not hold; `place` of the walk
-  kRegion,  ///< an argument of a task is outside its tensor, or does not fit its parameter
-  kCheck,   ///< the check `code` of the kernel failed
-  kStuck,   ///< a wait took too long: for tasks before `awaited`
-  kKey,     ///< the key `awaited` of the task names no block
-};
-
-struct Failure {
-  uint64_t order;  ///< of two failures the one with the lower order counts
-  uint64_t task;
-  uint64_t awaited;
-  Cause cause;
-  int32_t place;  ///< the number of the task in the text, or of the place of the walk
-  int32_t code;
-  int32_t reserved;
-};
-
-/// When a task ran, in nanoseconds of `clock_ns`, and where.
-struct Span {
-  uint64_t begin, end, block;
-};
-
-inline constexpr uint64_t kNoLimit = UINT64_MAX, kAccepted = 1, kRefused = 2;
-inline constexpr int kMaxPools = 32;
-
-/// What the blocks of a launch share, in global memory. There is one counter of each kind, one failure and
-/// one monitor per block.
-struct Program {
-  const Array* arrays;
-  const Scalar* symbols;
-  uint64_t* limit;         ///< the order of the first failure; kNoLimit before the launch
-  uint64_t* completed;     ///< tasks that the block has run; 0 before the launch
-  uint64_t* tickets;       ///< tasks that were claimed, per pool; 0 before the launch
-  uint64_t* checked;       ///< kAccepted or kRefused after the arguments were checked; 0 before the launch
-  uint64_t* flushed;       ///< flush points that were read; 0 before the launch
-  uint64_t* done;          ///< the ring of the window; 0 before the launch
-  Failure* failures;       ///< zeros before the launch
-  Monitor* monitors;       ///< values of failed checks
-  uint64_t max_polls;      ///< of one wait, after which the run ends as stuck
-  uint64_t window;         ///< tasks of the ring
-  Span* spans;             ///< of the tasks before `max_spans`
-  uint64_t max_spans;      ///< 0: nothing is recorded
-  char* spilled;           ///< memory for tiles, of each block; with any contents
-  uint64_t spilled_bytes;  ///< of one block
-  /// The first block of each pool. Those after the last pool are the number of blocks.
-  uint32_t pools[kMaxPools + 1];
-  uint32_t num_pools;
-};
-
-/// Tasks by number, from `first` to the one before `end`; none if that is not larger.
-struct Tasks {
-  uint64_t first = 0, end = 0;
-};
-
-/// The last task before `until`, if it was made since `since`.
-PTO_DEVICE_INLINE Tasks latest(uint64_t since, uint64_t until) {
-  return until > since ? Tasks{until - 1, until} : Tasks{};
-}
-
 /// A number modulo a positive one, as in Python.
 PTO_DEVICE_INLINE int64_t modulo(int64_t a, int64_t b) {
   const int64_t rest = a % b;
@@ -157,7 +89,10 @@ PTO_DEVICE_INLINE int64_t modulo(int64_t a, int64_t b) {
 template <bool kRuns>
 class Run {
  public:
-  PTO_DEVICE_INLINE Run(const Program& program, void* scratch) : program_(program) {
+  /// \param board zeros
+  /// \param scratch the rest of shared memory
+  PTO_DEVICE_INLINE Run(const Program& program, Board& board, void* scratch)
+      : program_(program), board_(board) {
     context_.scratch = scratch;
     context_.workspace = program.spilled + block() * program.spilled_bytes;
     context_.workspace_bytes = program.spilled_bytes;
@@ -170,11 +105,16 @@ class Run {
 
   /// The number of the next task.
   PTO_DEVICE_INLINE uint64_t next() const { return next_; }
+  /// Notes the number of the next task, or another one, which thread 0 alone reads.
+  PTO_DEVICE_INLINE void note(uint64_t& moment) { note(moment, next_); }
+  PTO_DEVICE_INLINE void note(uint64_t& moment, const uint64_t& number) {
+    if (kRuns && thread() == 0) moment = number;
+  }
 
   /// Iterations of a loop that a block passes over: those without tasks of its own, except for the last one,
   /// and for the one before its own, to which later tasks refer.
   /// \tparam kClaims whether blocks claim tasks; otherwise they take turns
-  /// \param per tasks of each iteration; 0 if that is not known
+  /// \param per tasks of each iteration; 0 if that has no value
   /// \param left iterations from the current one on
   template <bool kClaims>
   PTO_DEVICE_INLINE int64_t skip(uint64_t per, int64_t left) {
@@ -219,54 +159,37 @@ class Run {
   }
 
   /// The key of the task that comes next names no block.
-  PTO_DEVICE void refuse_key(int32_t site, int64_t key) {
-    end({2 * next_, next_, static_cast<uint64_t>(key), Cause::kKey, site, 0, 0});
+  PTO_DEVICE_INLINE void refuse_key(int32_t site, int64_t key) {
+    end(2 * next_, static_cast<uint64_t>(key), Cause::kKey, site, 0);
   }
 
-  /// All later tasks wait for all tasks so far, until the floor is set back.
-  PTO_DEVICE_INLINE uint64_t floor() const { return floor_; }
-  PTO_DEVICE_INLINE void set_floor(uint64_t floor) { floor_ = floor; }
-
   /// The expression at a place of the walk has no value.
-  PTO_DEVICE void fail(int32_t place) { end({2 * next_, next_, 0, Cause::kWalk, place, 0, 0}); }
+  PTO_DEVICE_INLINE void fail(int32_t place) { end(2 * next_, 0, Cause::kWalk, place, 0); }
   /// An argument of the task that was just numbered is refused.
-  PTO_DEVICE void refuse(int32_t site, int32_t argument) {
-    end({2 * next_ - 1, next_ - 1, 0, Cause::kRegion, site, argument, 0});
+  PTO_DEVICE_INLINE void refuse(int32_t site, int32_t argument) {
+    end(2 * next_ - 1, 0, Cause::kRegion, site, argument);
   }
 
   /// Waits before the task that was just numbered. False if the run ends before this task.
-  /// \param waits the tasks that it waits for, all of them earlier ones
-  /// \param known for each of `waits`, earlier tasks that are complete, in one row; of this place in the text
-  template <int kWaits>
-  PTO_DEVICE bool wait(int32_t site, const Tasks (&waits)[kWaits], Tasks* known) {
-    uint64_t most = floor_;
-    for (const Tasks& tasks : waits) most = tasks.end > most ? tasks.end : most;
-    const bool is_next = await(2 * next_ - 1, site, most, [&] {
-      bool misses = misses_before(floor_);
-      for (int k = 0; k < kWaits; ++k) misses |= misses_of(waits[k], known[k]);
-      // Threads of different warps read, so that no read waits for another one.
-      const bool looks = thread() == kWarp && next_ > program_.window;
-      return misses | (looks && !is_done(next_ - 1 - program_.window));
-    });
-    if (!is_next) return false;
-    for (int k = 0; k < kWaits; ++k) known[k].end = waits[k].end > known[k].end ? waits[k].end : known[k].end;
-    known_ = floor_ > known_ ? floor_ : known_;
-    if (next_ <= program_.max_spans) begin_ = clock_ns();
+  PTO_DEVICE_INLINE bool wait(int32_t site, const Tasks* waits, int num_waits, Tasks* known, int num_known) {
+    if (!wait_for(program_, board_, 2 * next_ - 1, site, waits, num_waits, known, num_known)) return false;
+    if (next_ <= program_.max_spans && thread() == 0) board_.begin = clock_ns();
     return true;
   }
 
   /// Waits until all blocks have read the flush points so far: their elements may then be written.
   PTO_DEVICE bool wait_for_readers(int32_t site) {
-    return await(2 * next_ - 1, site, next_, [&] {
-      bool waits = false;
-      PTO_EACH(b, blocks()) waits |= acquire(program_.flushed + b) < num_flushed_;
-      return waits;
-    });
+    const auto waits = [&] {
+      bool found = false;
+      PTO_EACH(b, blocks()) found |= acquire(program_.flushed + b) < num_flushed_;
+      return found;
+    };
+    return await(program_, board_, 2 * next_ - 1, site, [&] { return next_; }, waits);
   }
 
-  /// Waits for all tasks before `until`, whose results decide how the walk goes on.
-  PTO_DEVICE bool wait_for_flush(int32_t place, uint64_t until) {
-    return await(2 * next_, place, until, [&] { return misses_before(until); });
+  /// Waits for the tasks of `Board::until`, whose results decide how the walk goes on.
+  PTO_DEVICE_INLINE bool wait_for_flush(int32_t place) {
+    return wait_for(program_, board_, 2 * next_, place, &board_.until, 1, &board_.complete, 1);
   }
   /// The elements of a flush point were read.
   PTO_DEVICE void flush() {
@@ -309,57 +232,43 @@ class Run {
     finish_copies();
     sync();
     if (code == 0) return true;
-    end({2 * next_ - 1, next_ - 1, 0, Cause::kCheck, site, code, 0});
+    end(2 * next_ - 1, 0, Cause::kCheck, site, code);
     return false;
   }
   /// The task that was just numbered is complete.
   PTO_DEVICE void complete() {
-    ++num_completed_;
     if (thread() != 0) return;
     const uint64_t number = next_ - 1;
-    if (number < program_.max_spans) program_.spans[number] = {begin_, clock_ns(), block()};
-    count(program_.completed + block(), num_completed_);
+    if (number < program_.max_spans) program_.spans[number] = {board_.begin, clock_ns(), block()};
+    count(program_.completed + block(), ++board_.num_complete);
     release(program_.done + number % program_.window, number / program_.window + 1);
   }
 
-  /// Waits until all blocks have checked their tasks. False if one has refused something. A run that another
-  /// block has begun may have failed already: that does not count here.
+  /// Waits until all blocks have checked their tasks. False if one has refused something, or does not come.
+  /// A run that another block has begun may have failed already: that does not count here.
   PTO_DEVICE bool meet() {
     sync();
-    if (thread() == 0) release(program_.checked + block(), has_ended_ ? kRefused : kAccepted);
-    for (;;) {
-      bool waits = false, is_refused = false;
+    if (thread() == 0) release(program_.checked + block(), board_.has_ended != 0 ? kRefused : kAccepted);
+    bool is_refused = false;
+    const auto missing = [&] {
+      uint32_t b = 0;
+      while (b < blocks() && acquire(program_.checked + b) != 0) ++b;
+      return uint64_t{b};
+    };
+    const auto waits = [&] {
+      bool found = false;
+      is_refused = false;
       PTO_EACH(b, blocks()) {
-        const uint64_t found = acquire(program_.checked + b);
-        waits |= found == 0;
-        is_refused |= found == kRefused;
+        const uint64_t said = acquire(program_.checked + b);
+        found |= said == 0;
+        is_refused |= said == kRefused;
       }
-      if (!any(waits)) return !any(is_refused);
-      pause();
-    }
+      return found;
+    };
+    return await(program_, board_, 0, kMeeting, missing, waits) && !any(is_refused);
   }
 
  private:
-  PTO_DEVICE_INLINE bool is_done(uint64_t number) const {
-    return acquire(program_.done + number % program_.window) > number / program_.window;
-  }
-  /// Whether a task is not complete, of those that this thread looks at. All threads call it. They remember
-  /// in `known` tasks that are complete.
-  PTO_DEVICE_INLINE bool misses_of(const Tasks& tasks, Tasks& known) const {
-    if (known.first > tasks.first || known.end < tasks.first) known = {tasks.first, tasks.first};
-    const auto step = static_cast<uint64_t>(threads()), own = static_cast<uint64_t>(thread());
-    for (; known.end + step < tasks.end; known.end += step) {
-      if (any(!is_done(known.end + own))) return true;
-    }
-    return known.end + own < tasks.end && !is_done(known.end + own);
-  }
-  PTO_DEVICE_INLINE bool misses_before(uint64_t until) {
-    Tasks known{0, known_};
-    const bool misses = misses_of({0, until}, known);
-    known_ = known.end;
-    return misses;
-  }
-
   /// The number, in its pool, of the next task that this block claims.
   PTO_DEVICE_INLINE uint64_t claimed(int pool) {
     if (!has_ticket_) ticket_ = broadcast(thread() == 0 ? take_ticket(program_.tickets + pool) : 0);
@@ -372,35 +281,22 @@ class Run {
     return turn_;
   }
 
-  template <class Waits>
-  PTO_DEVICE_INLINE bool await(uint64_t order, int32_t place, uint64_t awaited, const Waits& waits) {
-    for (uint64_t polls = 0;; ++polls) {
-      const bool is_over = thread() == threads() - 1 && acquire(program_.limit) <= order;
-      if (!any(is_over | waits())) return true;
-      if (any(is_over)) return false;
-      if (polls == program_.max_polls) {
-        end({order, order / 2, awaited, Cause::kStuck, place, 0, 0});
-        return false;
-      }
-      pause();
-    }
+  PTO_DEVICE_INLINE void end(uint64_t order, uint64_t awaited, Cause cause, int32_t place, int32_t code) {
+    end_run(program_, board_, order, awaited, cause, place, code);
   }
 
-  PTO_DEVICE void end(const Failure& failure) {
-    has_ended_ = true;
-    if (thread() != 0) return;
-    program_.failures[block()] = failure;
-    lower_to(program_.limit, failure.order);
-  }
-
-  const Program program_;
+  const Program& program_;
+  Board& board_;
   TaskContext context_;
-  uint64_t next_ = 0, floor_ = 0, num_completed_ = 0, num_flushed_ = 0;
-  uint64_t known_ = 0;  ///< all tasks before are complete
-  uint64_t ticket_ = 0, turn_ = block(), num_in_pool_ = 0, begin_ = 0;
+  uint64_t next_ = 0, num_flushed_ = 0, ticket_ = 0, turn_ = block(), num_in_pool_ = 0;
   int pool_ = 0;
-  bool has_ended_ = false, has_ticket_ = false;
+  bool has_ticket_ = false;
 };
+
+/// The iterations of a loop over tiles of `tile` elements.
+PTO_DEVICE_INLINE uint64_t num_iterations(int64_t extent, int64_t tile) {
+  return extent > 0 ? static_cast<uint64_t>((extent - 1) / tile + 1) : 0;
+}
 
 /// The number of the task after the first `count` iterations of a loop, from its first task, the tasks of an
 /// iteration, and the task after it.

@@ -47,6 +47,15 @@ inline std::string explain_check(const Program& program, const EngineError& erro
   return "\n  " + place + failure->message;
 }
 
+/// Where an error is in the workload; null if it has no place there.
+inline const Site* site_of(const Program& program, const EngineError& error) {
+  if (!error.has("pc")) return nullptr;
+  for (const Site& site : program.sites) {
+    if (site.pc == error.number("pc")) return &site;
+  }
+  return nullptr;
+}
+
 }  // namespace detail
 
 /// The text of an error of the engine.
@@ -54,7 +63,10 @@ inline std::string explain(const Program& program, const EngineError& error) {
   std::string text = "error[" + error.code() + "]: " + error.what();
   if (const std::string of_network = explain_network(program, error); !of_network.empty())
     return text + of_network;
+  const Site* const site = detail::site_of(program, error);
+  if (site != nullptr) text += site->explain(error);
   for (const auto& [key, detail] : error.details()) {
+    if (site != nullptr && (key == "pc" || key == "io")) continue;
     if (detail.kind == Detail::kNumber) text += "\n  " + key + " " + std::to_string(detail.number);
     if (detail.kind == Detail::kText) text += "\n  " + key + " " + detail.text;
     if (key == "tensor" && size_t(detail.number) < program.tensors.size())

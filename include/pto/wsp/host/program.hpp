@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "pto/wsp/error.hpp"
 #include "pto/wsp/host/npy.hpp"
 #include "pto/wsp/host/orchestration.h"
 #include "pto/wsp/native.hpp"
@@ -68,6 +69,47 @@ struct CheckText {
   }
 };
 
+/// A loop around a place in a workload, for errors.
+struct SiteLoop {
+  const char* name;   ///< of its variable
+  size_t number;      ///< the register of its iteration
+  const char* first;  ///< the variable in the first iteration, as text; null if it is `start`
+  int64_t start;
+  int64_t step;  ///< how much the variable grows per iteration
+
+  std::string explain(int64_t iteration) const {
+    const int64_t advance = iteration * step;
+    return std::string(name) + " = " +
+           (first == nullptr ? std::to_string(start + advance) : first + (" + " + std::to_string(advance)));
+  }
+};
+
+/// What an instruction of the bytecode is in the workload.
+struct Site {
+  int64_t pc;
+  const char* place;               ///< file and line
+  const char* kernel;              ///< of a task; empty for everything else
+  std::vector<const char*> views;  ///< parameters of the kernel that are parts of tensors
+  std::vector<SiteLoop> loops;     ///< outermost first
+
+  std::string explain(const EngineError& error) const {
+    std::string said = std::string("\n  at ") + place;
+    const int64_t view = error.has("io") ? error.number("io") : -1;
+    if (size_t(view) < views.size()) said += std::string(", argument `") + views[size_t(view)] + "`";
+    if (kernel[0] != 0) said += std::string(" of `") + kernel + "`";
+    std::vector<int64_t> registers;
+    for (const auto& [key, detail] : error.details())
+      if (key == "registers") registers = detail.list;
+    const char* between = " in iteration ";
+    for (const SiteLoop& loop : loops) {
+      if (loop.number >= registers.size()) continue;
+      said += between + loop.explain(registers[loop.number]);
+      between = ", ";
+    }
+    return said;
+  }
+};
+
 /// A process of a network; its number is its place.
 struct Process {
   const char* name;
@@ -88,6 +130,7 @@ struct Program {
   std::vector<Symbol> symbols;
   std::vector<Tensor> tensors;
   std::vector<CheckText> checks;
+  std::vector<Site> sites;
   void (*derive)(Values& values);  ///< computes the derived symbols in their order; throws Mistake
   sched::RunOptions options;
   NativeKernels* native;           ///< of kernels that are written in C++; null if there are none

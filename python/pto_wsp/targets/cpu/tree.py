@@ -177,6 +177,8 @@ def _main(
         _write_rows(out, "symbols", (_symbol(param, param.name in hidden) for param in entry.symbols))
         _write_rows(out, "tensors", _tensors(module))
         _write_rows(out, "checks", _checks(library))
+        if "orchestrate" not in walks:
+            _write_rows(out, "sites", _sites(module, lowered))
         if entry.processes:
             _write_rows(out, "processes", (c_string(process.name) for process in entry.processes))
             _write_rows(out, "moves", moves_of(entry, lowered))
@@ -256,6 +258,27 @@ def moves_of(entry: w.WorkloadFunction, lowered: Lowered) -> Iterator[str]:
         if isinstance(node, w.Send | w.Receive):
             place = f"{PurePath(node.loc.file).name}:{node.loc.line}" if node.loc else ""
             yield f"{pc}, {numbers[node.channel]}, {c_string(place)}"
+
+
+def _sites(module: Module, lowered: Lowered) -> Iterator[str]:
+    """Yield the rows of the table of places in the workload that errors name."""
+    places = {pc: node.loc for pc, node in lowered.sites.items()} | dict(lowered.places)
+    for pc, loc in sorted(places.items()):
+        if loc is None:
+            continue
+        node, kernel, views = lowered.sites.get(pc), "", ""
+        if isinstance(node, w.Task):
+            kernel = node.kernel
+            views = ", ".join(c_string(view.name) for view in module.kernel(kernel).views)
+        loops = ", ".join(f"{{{_site_loop(loop, lowered)}}}" for loop in lowered.enclosing.get(pc, ()))
+        place = c_string(f"{PurePath(loc.file).name}:{loc.line}")
+        yield f"{pc}, {place}, {c_string(kernel)}, {{{views}}}, {{{loops}}}"
+
+
+def _site_loop(loop: w.Loop, lowered: Lowered) -> str:
+    is_text = isinstance(loop.first, str)
+    first, start = (c_string(str(loop.first)), 0) if is_text else ("nullptr", loop.first)
+    return f"{c_string(loop.called)}, {lowered.registers[loop.var]}, {first}, {start}, {loop.step}"
 
 
 def _bool(value: bool) -> str:

@@ -183,7 +183,7 @@ def errors_page() -> str:
         families.setdefault(family_of(cls), []).append(cls)
     parts = [ERRORS_INTRODUCTION]
     for family, members in families.items():
-        about = re.split(r"\n\n(?:Args|Attributes):", inspect.getdoc(family) or "")[0]
+        about = without_fields(family)
         about = "\n\n".join(textwrap.fill(part, COLUMNS) for part in about.split("\n\n"))
         parts.append(f"## {family.__name__}\n\n{about}")
         parts += [error_chapter(cls) for cls in members]
@@ -195,11 +195,17 @@ def family_of(cls: type[PtoError]) -> type[PtoError]:
     return next(base for base in cls.__mro__[1:] if base is PtoError or "code" not in base.__dict__)
 
 
+def without_fields(cls: type[PtoError]) -> str:
+    """Return the docstring of an error without its arguments and attributes."""
+    return re.split(r"\n\n(?:Args|Attributes):", inspect.getdoc(cls) or "")[0]
+
+
 def error_chapter(cls: type[PtoError]) -> str:
     """Return the chapter of one error, from its class and its tested page."""
     page = (ERROR_PAGES / f"{cls.code}.md").read_text(encoding="utf-8").strip()
     body = re.sub(r"\A# .*\n+", "", page)
-    about = textwrap.fill(f"`{cls.__name__}`: {cls.__doc__}", COLUMNS)
+    meaning = " ".join(without_fields(cls).split())
+    about = textwrap.fill(f"`{cls.__name__}`: {meaning}", COLUMNS)
     return f"### {cls.code}\n\n{about}\n\n{body}"
 
 

@@ -69,7 +69,7 @@ class TaskAccess:
 
     Attributes:
         site: the task.
-        param: the parameter of its kernel; of a list of rows, one that a kernel that reads it would have.
+        param: the parameter of its kernel. A list of rows has an input of its own.
         region: the part.
     """
 

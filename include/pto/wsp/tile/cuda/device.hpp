@@ -19,7 +19,7 @@
 /// Before a loop of a few iterations whose code is long.
 #define PTO_ROLLED _Pragma("unroll 1")
 /// The kernel of a program: `run(program, scratch)` in each block, with its shared memory.
-/// It may use all registers of a thread: with calls and without the 1, nvcc would rather spill some.
+/// It may use all registers of a thread. Without the 1, nvcc spills registers of kernels with calls.
 #define PTO_PROGRAM_KERNEL(Program, run)                                         \
   extern "C" __global__ void __launch_bounds__(pto::wsp::cuda::kBlockThreads, 1) \
       pto_wsp_program(const __grid_constant__ Program program) {                 \
